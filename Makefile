@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The verbs. Each runs a module of scripts/lr; options are make variables, as in: make boot KERNEL=stock RUN='uname -r'
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+# A kernel's make started by a verb must not take this one's options for its own.
+unexport MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+
+lr := scripts/setup -q && PYTHONPATH=scripts build/venv/bin/python -m lr
+
+.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate mbox test clean
+
+help: ## this list
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /  \1\t/' | expand -t 12
+	@echo
+	@echo 'A first look: make demo.  Working on the series: make tree, commit in build/linux, make save, make check.'
+
+setup: ## install what is missing: Debian packages, and a Python environment in build/venv
+	@scripts/setup
+
+tree: ## compose the series into build/linux  (BASE_TARBALL=file | BASE_GIT=clone REV=v7.3.4 | BASE=locked)
+	@$(lr) tree
+
+save: ## turn the commits of build/linux back into series, patches/ and overlay files  (FORCE=1)
+	@$(lr) save
+
+build: ## build the kernel  (KERNEL=series|stock, DEBUG=1)
+	@$(lr) build
+
+boot: ## a shell in the kernel  (KERNEL= DEBUG=1 CPUS=4 MEM=2G NODES=2 DISK=xfs:1G RUN='command' TIMEOUT=600)
+	@$(lr) boot
+
+demo: ## the tour, from nothing: build stock and ours, run the same load on both, show what each did
+	@$(lr) demo
+
+kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern)
+	@$(lr) kunit
+
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two, four filesystems  (TEST=name)
+	@$(lr) selftest
+
+check: ## under a minute, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests
+	@$(lr) check
+
+bisect: ## build every commit of the series by itself
+	@$(lr) bisect
+
+ablate: ## undo one mechanism at a time; the tests it names must fail
+	@$(lr) ablate
+
+mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANCH_IN=clone REV=v7.3.4: as a branch there)
+	@$(lr) mbox
+
+test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
+	@$(lr) test
+
+clean: ## remove build/ except work in build/linux that is not saved  (FORCE=1: that too)
+	@PYTHONPATH=scripts python3 -B -m lr clean

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What happens to an inode when its last reference is dropped in reclaim.
+ *
+ * The inodes belong to a pseudo filesystem of the test, whose super operations
+ * count what is written and evicted. The test task plays reclaim by having a
+ * reclaim_state while it calls iput().
+ */
+#include <kunit/test.h>
+#include <linux/fs.h>
+#include <linux/mount.h>
+#include <linux/nodemask.h>
+#include <linux/pagemap.h>
+#include <linux/pseudo_fs.h>
+#include <linux/shrinker.h>
+#include <linux/swap.h>
+#include <linux/vmstat.h>
+#include <linux/writeback.h>
+
+#include "../internal.h"
+
+#define TEST_INO	4711
+
+static int nr_written, nr_evicted;
+
+static int inode_reclaim_write_inode(struct inode *inode,
+				     struct writeback_control *wbc)
+{
+	nr_written++;
+	return 0;
+}
+
+static void inode_reclaim_evict_inode(struct inode *inode)
+{
+	nr_evicted++;
+	/* Value entries stand in for folios, and nobody else takes them out. */
+	xa_destroy(&inode->i_data.i_pages);
+	truncate_inode_pages_final(&inode->i_data);
+	clear_inode(inode);
+}
+
+static const struct super_operations inode_reclaim_ops = {
+	.write_inode	= inode_reclaim_write_inode,
+	.evict_inode	= inode_reclaim_evict_inode,
+};
+
+static int inode_reclaim_init_fs_context(struct fs_context *fc)
+{
+	struct pseudo_fs_context *ctx = init_pseudo(fc, 0x4b756e49);
+
+	if (!ctx)
+		return -ENOMEM;
+	ctx->ops = &inode_reclaim_ops;
+	return 0;
+}
+
+static struct file_system_type inode_reclaim_fs = {
+	.name			= "inode_reclaim_kunit",
+	.init_fs_context	= inode_reclaim_init_fs_context,
+	.kill_sb		= kill_anon_super,
+};
+
+/* One call of iput() and what is expected of it. */
+struct iput_case {
+	const char *name;
+	unsigned int dirty;	/* what __mark_inode_dirty() is told */
+	unsigned int state;	/* further i_state bits */
+	xa_mark_t tag;		/* PAGECACHE_TAG_*, with tagged */
+	bool tagged;
+	bool in_reclaim;
+	bool unlinked;
+	bool inactive;		/* SB_ACTIVE is off */
+	bool kept;
+	int written;
+	int counted;		/* reclaim_inode_dirty */
+};
+
+static const struct iput_case iput_cases[] = {
+	{ .name = "reclaim keeps a dirty inode",
+	  .in_reclaim = true, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .kept = true, .counted = 1 },
+	{ .name = "reclaim keeps an inode with dirty pages",
+	  .in_reclaim = true, .dirty = I_DIRTY_PAGES, .state = I_DONTCACHE,
+	  .kept = true, .counted = 1 },
+	{ .name = "reclaim keeps an inode that a flusher has in hand",
+	  .in_reclaim = true, .state = I_DONTCACHE | I_SYNC,
+	  .kept = true, .counted = 1 },
+	{ .name = "reclaim keeps an inode with folios under writeback",
+	  .in_reclaim = true, .state = I_DONTCACHE,
+	  .tagged = true, .tag = PAGECACHE_TAG_WRITEBACK,
+	  .kept = true, .counted = 1 },
+	{ .name = "reclaim keeps an inode with folios tagged dirty",
+	  .in_reclaim = true, .state = I_DONTCACHE,
+	  .tagged = true, .tag = PAGECACHE_TAG_DIRTY,
+	  .kept = true, .counted = 1 },
+	{ .name = "reclaim evicts a clean inode",
+	  .in_reclaim = true, .state = I_DONTCACHE },
+	{ .name = "reclaim drops an unlinked dirty inode",
+	  .in_reclaim = true, .unlinked = true,
+	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE },
+	{ .name = "reclaim writes and evicts while the filesystem goes away",
+	  .in_reclaim = true, .inactive = true,
+	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .written = 1 },
+	{ .name = "reclaim caches a dirty inode without I_DONTCACHE as ever",
+	  .in_reclaim = true, .dirty = I_DIRTY_SYNC,
+	  .kept = true },
+	{ .name = "elsewhere a dirty inode is written and evicted",
+	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .written = 1 },
+	{ .name = "elsewhere a clean inode is evicted",
+	  .state = I_DONTCACHE },
+};
+
+KUNIT_ARRAY_PARAM_DESC(iput, iput_cases, name);
+
+static unsigned long nr_counted(struct kunit *test)
+{
+	unsigned long *events;
+
+	events = kunit_kcalloc(test, NR_VM_EVENT_ITEMS, sizeof(*events), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, events);
+	all_vm_events(events);
+	return events[RECLAIM_INODE_DIRTY];
+}
+
+static struct inode *new_test_inode(struct kunit *test)
+{
+	struct vfsmount *mnt = test->priv;
+	struct inode *inode = new_inode(mnt->mnt_sb);
+
+	KUNIT_ASSERT_NOT_NULL(test, inode);
+	inode->i_ino = TEST_INO;
+	inode->i_mode = S_IFREG;
+	set_nlink(inode, 1);
+	insert_inode_hash(inode);
+	nr_written = 0;
+	nr_evicted = 0;
+	return inode;
+}
+
+static void iput_in_reclaim(struct inode *inode)
+{
+	struct reclaim_state rs = { };
+
+	current->reclaim_state = &rs;
+	iput(inode);
+	current->reclaim_state = NULL;
+}
+
+static void set_state(struct inode *inode, unsigned int state)
+{
+	spin_lock(&inode->i_lock);
+	inode_state_set(inode, state);
+	spin_unlock(&inode->i_lock);
+}
+
+static void clear_state(struct inode *inode, unsigned int state)
+{
+	spin_lock(&inode->i_lock);
+	inode_state_clear(inode, state);
+	spin_unlock(&inode->i_lock);
+}
+
+/* Put back what the case did by hand and let the inode go. */
+static void drop_kept_inode(struct kunit *test, const struct iput_case *c)
+{
+	struct vfsmount *mnt = test->priv;
+	struct inode *inode = ilookup(mnt->mnt_sb, TEST_INO);
+
+	KUNIT_ASSERT_NOT_NULL(test, inode);
+	if (c->tagged)
+		xa_destroy(&inode->i_mapping->i_pages);
+	clear_state(inode, I_SYNC);
+	set_state(inode, I_DONTCACHE);
+	iput(inode);
+	KUNIT_EXPECT_EQ(test, nr_evicted, 1);
+}
+
+static void iput_test(struct kunit *test)
+{
+	const struct iput_case *c = test->param_value;
+	struct vfsmount *mnt = test->priv;
+	struct inode *inode = new_test_inode(test);
+	unsigned long before = nr_counted(test);
+
+	if (c->tagged) {
+		struct xarray *xa = &inode->i_mapping->i_pages;
+
+		KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_irq(xa, 1, xa_mk_value(1),
+								GFP_KERNEL)));
+		xa_lock_irq(xa);
+		__xa_set_mark(xa, 1, c->tag);
+		xa_unlock_irq(xa);
+	}
+	if (c->dirty)
+		__mark_inode_dirty(inode, c->dirty);
+	set_state(inode, c->state);
+	if (c->unlinked)
+		clear_nlink(inode);
+	if (c->inactive)
+		mnt->mnt_sb->s_flags &= ~SB_ACTIVE;
+
+	if (c->in_reclaim)
+		iput_in_reclaim(inode);
+	else
+		iput(inode);
+	mnt->mnt_sb->s_flags |= SB_ACTIVE;
+
+	KUNIT_EXPECT_EQ(test, nr_evicted, c->kept ? 0 : 1);
+	KUNIT_EXPECT_EQ(test, nr_written, c->written);
+	KUNIT_EXPECT_EQ(test, nr_counted(test) - before, c->counted);
+	if (!nr_evicted)
+		drop_kept_inode(test, c);
+}
+
+/*
+ * An inode that was kept is on no list of unused inodes until it is clean;
+ * then the walk of the inode LRU takes it although it is I_DONTCACHE.
+ */
+static void kept_inode_is_freed_test(struct kunit *test)
+{
+	struct vfsmount *mnt = test->priv;
+	struct inode *inode = new_test_inode(test);
+	int nid;
+
+	set_state(inode, I_DONTCACHE | I_SYNC);
+	iput_in_reclaim(inode);
+	KUNIT_ASSERT_EQ(test, nr_evicted, 0);
+	KUNIT_EXPECT_TRUE(test, list_empty(&inode->i_lru));
+
+	/* What inode_sync_complete() does at the end of a flusher's work. */
+	spin_lock(&inode->i_lock);
+	inode_state_clear(inode, I_SYNC);
+	inode_lru_list_add(inode);
+	spin_unlock(&inode->i_lock);
+	KUNIT_EXPECT_FALSE(test, list_empty(&inode->i_lru));
+
+	for_each_online_node(nid) {
+		struct shrink_control sc = {
+			.gfp_mask = GFP_KERNEL,
+			.nid = nid,
+			.nr_to_scan = 16,
+		};
+
+		prune_icache_sb(mnt->mnt_sb, &sc);
+	}
+	KUNIT_EXPECT_EQ(test, nr_evicted, 1);
+	KUNIT_EXPECT_EQ(test, nr_written, 0);
+	if (!nr_evicted)
+		drop_kept_inode(test, &(struct iput_case){ });
+}
+
+/* A kept inode that is looked up again is the same one, with its data. */
+static void kept_inode_is_found_test(struct kunit *test)
+{
+	struct vfsmount *mnt = test->priv;
+	struct inode *inode = new_test_inode(test), *again;
+
+	__mark_inode_dirty(inode, I_DIRTY_SYNC);
+	set_state(inode, I_DONTCACHE);
+	iput_in_reclaim(inode);
+
+	again = ilookup(mnt->mnt_sb, TEST_INO);
+	KUNIT_ASSERT_PTR_EQ(test, again, inode);
+	KUNIT_EXPECT_EQ(test, write_inode_now(again, 1), 0);
+	KUNIT_EXPECT_EQ(test, nr_written, 1);
+	iput_in_reclaim(again);
+	KUNIT_EXPECT_EQ(test, nr_evicted, 1);
+}
+
+static int inode_reclaim_init(struct kunit *test)
+{
+	struct vfsmount *mnt = kern_mount(&inode_reclaim_fs);
+
+	if (IS_ERR(mnt))
+		return PTR_ERR(mnt);
+	test->priv = mnt;
+	return 0;
+}
+
+static void inode_reclaim_exit(struct kunit *test)
+{
+	if (test->priv)
+		kern_unmount(test->priv);
+}
+
+static struct kunit_case inode_reclaim_cases[] = {
+	KUNIT_CASE_PARAM(iput_test, iput_gen_params),
+	KUNIT_CASE(kept_inode_is_freed_test),
+	KUNIT_CASE(kept_inode_is_found_test),
+	{ }
+};
+
+static struct kunit_suite inode_reclaim_suite = {
+	.name = "inode_reclaim",
+	.init = inode_reclaim_init,
+	.exit = inode_reclaim_exit,
+	.test_cases = inode_reclaim_cases,
+};
+
+kunit_test_suite(inode_reclaim_suite);

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The entry point: `python -m lr VERB [options]` runs the module of that verb and turns a Fail into a clear line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from lr.ui import Fail
+
+# verb: the module that carries it out; each has main(argv) -> exit status
+VERBS = {
+    "tree": "lr.compose",
+    "save": "lr.save",
+    "mbox": "lr.mbox",
+    "check": "lr.check",
+    "clean": "lr.clean",
+    "build": "lr.build",
+    "boot": "lr.boot",
+    "demo": "lr.demo",
+    "kunit": "lr.kunit",
+    "selftest": "lr.selftest",
+    "bisect": "lr.bisect",
+    "ablate": "lr.ablate",
+    "test": "lr.alltests",
+}
+
+
+def main(argv: list[str]) -> int:
+    """Run one verb; 0 is success, 1 a failure, 2 a wrong call, 130 an interrupt."""
+    if not argv or argv[0] not in VERBS:
+        print(f"usage: python -m lr VERB; the verbs are {', '.join(VERBS)}", file=sys.stderr)
+        return 2
+    try:
+        status: int = importlib.import_module(VERBS[argv[0]]).main(argv[1:])
+        return status
+    except Fail as exc:
+        print(f"error: {exc}", file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `ablate`: undo one mechanism at a time and demand that the tests it names fail."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from lr import build, kunit, proc, selftest
+from lr.layout import Layout, here
+from lr.options import env, number
+from lr.results import Case, count, write_junit
+from lr.ui import Fail, Progress, clock, say
+
+_HEAD = re.compile(r"Ablation: (\S.*)$")
+_CAUGHT = re.compile(r"Caught-by: (selftest|kunit) (\S+)(?: +(\S.*))?$")
+
+
+@dataclass(frozen=True)
+class Catch:
+    """One test that must fail: of kselftest PROGRAM[:CASE] in the matrix' cells, or a KUnit SUITE[.TEST]."""
+
+    kind: str
+    name: str
+    matrix: tuple[selftest.Cell, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As the table shows it."""
+        cells = " ".join(cell.name for cell in self.matrix)
+        return f"{self.kind} {self.name}" + (f" ({cells})" if cells else "")
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One patch of ablations/ and what it must be noticed by."""
+
+    path: Path
+    mechanism: str
+    catches: tuple[Catch, ...]
+
+
+def parse(path: Path, text: str) -> Ablation:
+    """Read the header; one that does not keep the form is a Fail."""
+    lines = text.splitlines()
+    head = _HEAD.match(lines[0]) if lines else None
+    if head is None:
+        raise Fail(f"ablations/{path.name}: the first line must be `Ablation: MECHANISM`")
+    catches: list[Catch] = []
+    for line in lines[1:]:
+        if line.startswith(("diff ", "---")):
+            break
+        if not line.startswith("Caught-by:"):
+            continue
+        found = _CAUGHT.match(line)
+        if found is None:
+            raise Fail(
+                f"ablations/{path.name}: {line!r}: write `Caught-by: selftest NAME [cell]` or `Caught-by: kunit SUITE`"
+            )
+        cells: tuple[selftest.Cell, ...] = ()
+        if found[1] == "selftest":
+            selftest.parse_tests(found[2].replace("*", "x"))
+            # One cell is enough to notice; the usual one unless another is named.
+            cells = selftest.parse_matrix((found[3] or "lru_gen=on,nodes=2").strip("[]"))
+        catches.append(Catch(found[1], found[2], cells))
+    if not catches:
+        raise Fail(f"ablations/{path.name}: no `Caught-by:` line; name the tests that must fail")
+    return Ablation(path, head[1].strip(), tuple(catches))
+
+
+def verdict(catch: Catch, cases: Sequence[Case]) -> str:
+    """Empty when the test noticed, that is, ran and failed; otherwise what happened instead."""
+    if catch.kind == "kunit":
+        pattern = catch.name.replace(".", "/", 1) + ("" if "." in catch.name else "/*")
+    else:
+        program, _, case = catch.name.partition(":")
+        pattern = f"{program}/{case}" if "." in case else f"{program}/*.{case}" if case else f"{program}/*"
+    named = [case for case in cases if fnmatchcase(case.name, pattern)]
+    if not named:
+        return "did not run"
+    if any(case.status == "failed" for case in named):
+        return ""
+    return "was skipped" if all(case.status == "skipped" for case in named) else "passed"
+
+
+def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
+    """Apply, build, run the named tests; one case a named test."""
+    spec = build.target(layout, "ablate")
+    build.worktree(layout, spec.source, proc.text(["git", "-C", layout.linux, "rev-parse", "HEAD"]))
+    try:
+        done = proc.run(["git", "-C", spec.source, "apply", "--index", ablation.path], check=False)
+        if done.returncode != 0:
+            why = done.stderr.decode(errors="replace").strip().splitlines()[:1]
+            raise Fail(f"ablations/{ablation.path.name} does not apply to the series: {' '.join(why)}")
+        image = build.compile_kernel(layout, spec)
+        return [_test(layout, ablation, catch, image, timeout) for catch in ablation.catches]
+    finally:
+        proc.run(["git", "-C", spec.source, "reset", "-q", "--hard"], check=False)
+
+
+def _test(layout: Layout, ablation: Ablation, catch: Catch, image: Path, timeout: int) -> Case:
+    timer = Progress(catch.label)
+    label = f"ablate-{ablation.path.stem}"
+    if catch.kind == "kunit":
+        names = kunit.suites(layout)
+        cases = kunit.run_qemu(layout, image, names, catch.name, timeout)
+    else:
+        tests = [catch.name.replace(":*.", ":")] if "*" not in catch.name else [catch.name.partition(":")[0]]
+        cases = selftest.run_selftests(layout, image, tests, catch.matrix, timeout=timeout, show=False, label=label)
+    problem = verdict(catch, cases)
+    message = f"{catch.label} {problem}; it must fail without this mechanism" if problem else ""
+    return Case(ablation.mechanism, catch.label, "failed" if problem else "passed", message, timer.elapsed())
+
+
+def table(rows: Sequence[tuple[str, str, str]]) -> str:
+    """Columns as wide as what they hold."""
+    head = ("mechanism", "ablation", "caught by")
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(3)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def main(argv: list[str]) -> int:
+    """Run every ablation; 1 when one goes unnoticed."""
+    words = argparse.ArgumentParser(prog="ablate", description=__doc__)
+    words.add_argument("--only", default=env("ABLATION", ""), help="one of ablations/, by file name; default all")
+    words.add_argument("--timeout", default=env("TIMEOUT", "1800"), help="seconds one guest may take, default 1800")
+    options = words.parse_args(argv)
+    timeout = number("TIMEOUT", options.timeout, 1, 86400)
+    layout = here()
+    whole = Progress("ablate")
+    paths = sorted(layout.ablations.glob("*.patch")) if layout.ablations.is_dir() else []
+    wanted = [path for path in paths if not options.only or path.name.startswith(options.only)]
+    if options.only and not wanted:
+        raise Fail(f"ABLATION={options.only}: none of that name; there are {', '.join(path.stem for path in paths)}")
+    # All headers first: a wrong one should not show after half an hour.
+    ablations = [parse(path, path.read_text()) for path in wanted]
+
+    from lr import compose
+
+    compose.ensure_tree(layout)
+    build.selftests(layout)
+    cases: list[Case] = []
+    rows: list[tuple[str, str, str]] = []
+    for ablation in ablations:
+        say(f"ablation {ablation.path.name}: without {ablation.mechanism}")
+        found = run_one(layout, ablation, timeout)
+        cases += found
+        for case in found:
+            rows.append(
+                (
+                    ablation.mechanism,
+                    ablation.path.name,
+                    case.name if case.status == "passed" else f"NOT: {case.message}",
+                )
+            )
+    write_junit(layout.build / "results" / "ablate.xml", cases)
+    say(table(rows))
+    say(f"took {clock(whole.elapsed())}")
+    counts = count(cases)
+    say(f"{counts.passed} passed, {counts.failed} failed")
+    return 1 if counts.failed else 0

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `build`: configure and compile a kernel (series, stock, ablate; DEBUG=1) and our selftests' programs.
+
+Source and objects lie side by side (X/linux, X/obj) and ccache rewrites paths below build/ to relative ones, so that
+an object compiled for one kernel is a hit for every other one whose source is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lr import proc
+from lr.layout import Layout, here
+from lr.options import KERNELS, choice, env, flag
+from lr.ui import Fail, Progress, clock, notice, say
+
+# Lines that make prints for a whole build of our configuration; only for the first build's estimate.
+_LINES_AT_FIRST = 2650
+_STEP = re.compile(r"^  [A-Z0-9]+ +\S")
+_WARNING = re.compile(r"\bwarning: ")
+_ERROR = re.compile(r"(?:\berror: |\*\*\* |undefined reference|fatal error:|No rule to make target|^FAILED|^ld: )")
+# What make hands down from our own Makefile; in the kernel's makefiles these names would mean something else.
+_NOT_FOR_KERNEL = frozenset(
+    "MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES KERNEL DEBUG RUN CPUS MEM NODES DISK TIMEOUT FILTER "
+    "TEST MATRIX SECTION TRAILERS REV FORCE WHERE ABLATION ARCH O V W C".split()
+)
+# Fixed, so that the same source gives the same kernel, and nothing is linked again for a new date.
+_BANNER = {
+    "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 2026",
+    "KBUILD_BUILD_USER": "reclaim",
+    "KBUILD_BUILD_HOST": "build",
+    "KBUILD_BUILD_VERSION": "1",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kernel: where its source, objects and image are, and its name in `uname -r`."""
+
+    name: str
+    source: Path
+    objects: Path
+    image: Path
+    debug: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """It holds the series, hence our KUnit suites."""
+        return self.name != "stock"
+
+
+def target(layout: Layout, kernel: str, debug: bool = False) -> Target:
+    """The kernel of that name."""
+    home = layout.build if kernel == "series" else layout.build / kernel
+    if debug:
+        return Target(f"{kernel}-debug", home / "linux", home / "debug" / "obj", home / "debug" / "bzImage", True)
+    return Target(kernel, home / "linux", home / "obj", home / "bzImage")
+
+
+def make_env(layout: Layout) -> dict[str, str]:
+    """The environment of every kernel make: ccache set up, our own make's variables left out."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_KERNEL}
+    return {
+        **kept,
+        **_BANNER,
+        "LC_ALL": "C",
+        "CCACHE_DIR": str(layout.build / "ccache"),
+        "CCACHE_BASEDIR": str(layout.build),
+        "CCACHE_MAXSIZE": "3G",
+        # Holds the source's absolute path, which differs between kernels while what it makes of __FILE__ does not.
+        "CCACHE_IGNOREOPTIONS": "-fmacro-prefix-map=*",
+        "CCACHE_SLOPPINESS": "time_macros",
+    }
+
+
+def jobs() -> int:
+    """All cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def make_words(spec: Target, *goals: str) -> list[str]:
+    """A make call in a kernel's source for its objects."""
+    words = ["make", "-C", str(spec.source), f"O={spec.objects}", f"-j{jobs()}", f"LOCALVERSION=-{spec.name}"]
+    return [*words, "CC=ccache gcc", "HOSTCC=ccache gcc", *goals]
+
+
+def worktree(layout: Layout, path: Path, commit: str) -> None:
+    """A work tree of build/linux at a commit; one that is there is moved, so that only files that differ change."""
+    inside = proc.run(["git", "-C", path, "rev-parse", "--show-toplevel"], check=False)
+    if inside.returncode != 0 or Path(inside.stdout.decode().strip()) != path.resolve():
+        shutil.rmtree(path, ignore_errors=True)
+        proc.run(["git", "-C", layout.linux, "worktree", "prune"])
+        with Progress(f"unpack a copy of the kernel into build/{path.relative_to(layout.build)}"):
+            proc.run(["git", "-C", layout.linux, "worktree", "add", "--force", "--detach", path, commit])
+        return
+    proc.run(["git", "-C", path, "reset", "-q", "--hard"])
+    proc.run(["git", "-C", path, "checkout", "-q", "--detach", commit])
+
+
+def fragments(layout: Layout, spec: Target) -> list[Path]:
+    """The configuration fragments of a kernel, in order."""
+    files = [layout.configs / "reclaim.config"]
+    if spec.debug:
+        files.append(layout.configs / "reclaim-debug.config")
+    for file in files:
+        if not file.exists():
+            raise Fail(f"{file}: the configuration fragment is missing; is the checkout complete?")
+    return files
+
+
+def kunit_symbols(layout: Layout, source: Path) -> list[str]:
+    """What switches our KUnit suites on: the .kunitconfig files of the overlay, as far as this source has them."""
+    found: list[str] = []
+    for path in kunit_configs(layout):
+        copy = source / path.relative_to(layout.root)
+        for line in copy.read_text().splitlines() if copy.exists() else []:
+            if re.fullmatch(r"CONFIG_[A-Z0-9_]*KUNIT_TEST=y", line.strip()) and line.strip() not in found:
+                found.append(line.strip())
+    return found
+
+
+def kunit_configs(layout: Layout) -> list[Path]:
+    """Every .kunitconfig of the overlay."""
+    from lr.layout import OVERLAY_DIRS
+
+    return sorted(path for folder in OVERLAY_DIRS for path in (layout.root / folder).rglob("*.kunitconfig"))
+
+
+def lost_symbols(report: str, wanted: str) -> list[str]:
+    """The symbols of our fragments that merge_config.sh says did not make it; it also names those of allnoconfig."""
+    ours = set(re.findall(r"\bCONFIG_[A-Z0-9_]+", wanted))
+    lost = re.findall(r"^WARNING: Value requested for (\S+) not in final \.config", report, re.MULTILINE)
+    return [symbol for symbol in lost if symbol in ours]
+
+
+def wanted_config(layout: Layout, spec: Target) -> str:
+    """All fragments in one: without our KUnit suites for a kernel that does not have them, else with all of them."""
+    text = "\n".join(file.read_text() for file in fragments(layout, spec)) + "\n"
+    if not spec.ours:
+        return re.sub(r"^CONFIG_\w+_KUNIT_TEST=.*\n", "", text, flags=re.MULTILINE)
+    return text + "".join(f"{line}\n" for line in kunit_symbols(layout, spec.source) if line not in text)
+
+
+def _quiet_make(layout: Layout, source: Path, words: list[str]) -> str:
+    """A short configuration step; what it prints."""
+    done = subprocess.run(
+        words, cwd=source, env=make_env(layout), stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    report = (done.stdout + done.stderr).decode(errors="replace")
+    if done.returncode != 0:
+        raise Fail(f"{Path(words[0]).name} failed: {' | '.join(report.strip().splitlines()[-3:])}")
+    return report
+
+
+def configure(layout: Layout, spec: Target) -> None:
+    """Write the objects' .config; it is left alone when it would be the same, so that nothing is compiled again."""
+    spec.objects.mkdir(parents=True, exist_ok=True)
+    text = wanted_config(layout, spec)
+    wanted = hashlib.sha256(text.encode()).hexdigest()
+    stamp = spec.objects / ".fragments"
+    if stamp.exists() and stamp.read_text() == wanted and (spec.objects / ".config").exists():
+        return
+    trial = spec.objects / "merge"
+    shutil.rmtree(trial, ignore_errors=True)
+    trial.mkdir()
+    script = spec.source / "scripts" / "kconfig" / "merge_config.sh"
+    # Everything off, then the fragments over it: a symbol that they make visible takes its own default.
+    _quiet_make(layout, spec.source, ["make", f"O={trial}", "allnoconfig"])
+    base, ours = trial / ".config", trial / "ours.config"
+    ours.write_text(text)
+    report = _quiet_make(layout, spec.source, [str(script), "-Q", "-O", str(trial), str(base), str(ours)])
+    lost = lost_symbols(report, text)
+    if lost:
+        names = " and ".join(file.name for file in fragments(layout, spec))
+        raise Fail(f"the configuration lost {', '.join(lost)}; correct {names}")
+    merged, config = trial / ".config", spec.objects / ".config"
+    if not config.exists() or config.read_bytes() != merged.read_bytes():
+        merged.replace(config)
+    shutil.rmtree(trial, ignore_errors=True)
+    stamp.write_text(wanted)
+
+
+def _state(layout: Layout, spec: Target) -> str | None:
+    """What the image depends on, as one word; None when the source has been edited."""
+    if proc.text(["git", "-C", spec.source, "status", "--porcelain", "--untracked-files=normal"]):
+        return None
+    tree = proc.text(["git", "-C", spec.source, "rev-parse", "HEAD^{tree}"])
+    parts = [tree.encode(), proc.run(["gcc", "--version"]).stdout]
+    parts.append(wanted_config(layout, spec).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def errors_of(lines: list[str], limit: int = 15) -> list[str]:
+    """The lines of a failed make that say why."""
+    told = [line for line in lines if _ERROR.search(line)]
+    # The first error is the cause; make's own closing lines only repeat the way up.
+    return (told or lines[-limit:])[:limit]
+
+
+def make(layout: Layout, words: list[str], what: str, log: Path, total: int) -> list[str]:
+    """Run a make with progress, its output into a log; returns its lines, or fails with the compiler's errors."""
+    lines: list[str] = []
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with Progress(what, total) as progress, log.open("w") as kept:
+        child = subprocess.Popen(
+            words, env=make_env(layout), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace",
+        )  # fmt: skip
+        assert child.stdout is not None
+        steps = 0
+        try:
+            for line in child.stdout:
+                kept.write(line)
+                lines.append(line.rstrip("\n"))
+                if _STEP.match(line):
+                    steps += 1
+                    progress.update(steps, line.split()[-1])
+            child.wait()
+        finally:
+            if child.poll() is None:
+                child.terminate()
+                child.wait()
+        if child.returncode != 0:
+            shown = "\n  ".join(errors_of(lines))
+            raise Fail(f"{what}: make failed; all of its output is in {log.relative_to(layout.root)}\n  {shown}")
+    return lines
+
+
+def compile_kernel(layout: Layout, spec: Target) -> Path:
+    """Configure and build one kernel whose source is in place; returns the image. Nothing changed: under 3 seconds."""
+    state = _state(layout, spec)
+    stamp = spec.objects / ".built"
+    if state is not None and stamp.exists() and stamp.read_text() == state and spec.image.exists():
+        return spec.image
+    configure(layout, spec)
+    stamp.unlink(missing_ok=True)
+    first = not (spec.objects / "vmlinux").exists()
+    count = layout.build / ".build-lines"
+    total = int(count.read_text()) if count.exists() else _LINES_AT_FIRST
+    log = layout.build / "logs" / f"build-{spec.name}.log"
+    # How much an incremental build has to do is not known before it is done: no share then.
+    lines = make(layout, make_words(spec, "bzImage"), f"build the {spec.name} kernel", log, total if first else 0)
+    if first and not spec.debug:
+        count.write_text(str(sum(1 for line in lines if _STEP.match(line))))
+    warnings = [line for line in lines if _WARNING.search(line)]
+    for line in warnings[:10]:
+        notice(line)
+    spec.image.parent.mkdir(parents=True, exist_ok=True)
+    spec.image.unlink(missing_ok=True)
+    spec.image.symlink_to(os.path.relpath(spec.objects / "arch" / "x86" / "boot" / "bzImage", spec.image.parent))
+    if state is not None:
+        stamp.write_text(state)
+    return spec.image
+
+
+def ensure(layout: Layout, kernel: str, debug: bool = False) -> Target:
+    """The kernel of that name, up to date with the checkout."""
+    from lr import compose
+
+    compose.ensure_tree(layout)
+    spec = target(layout, kernel, debug)
+    if kernel == "stock":
+        worktree(layout, spec.source, "base")
+    compile_kernel(layout, spec)
+    return spec
+
+
+def selftest_sources(layout: Layout) -> list[Path]:
+    """Our selftests' C files in the composed tree: one program each."""
+    mine = (layout.root / "tools/testing/selftests/mm").glob("reclaim_*.c")
+    return [layout.linux / path.relative_to(layout.root) for path in sorted(mine)]
+
+
+def selftests(layout: Layout) -> Path:
+    """Compile our selftests into build/selftests, with the series' own headers, and copy the scripts beside them.
+
+    Only ours: the kernel's makefile for tools/testing/selftests/mm would compile some sixty others.
+    """
+    spec = target(layout, "series")
+    folder = layout.build / "selftests"
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = selftest_sources(layout)
+    state = _state(layout, spec)
+    stamp = folder / ".built"
+    if state is not None and stamp.exists() and stamp.read_text() == state:
+        return folder
+    log = layout.build / "logs" / "headers.log"
+    if sources:
+        make(layout, make_words(spec, "headers"), "export the kernel's headers for the selftests", log, 0)
+    tree = spec.source / "tools/testing/selftests"
+    for source in sources:
+        words = [
+            "ccache",
+            "gcc",
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+            "-Wno-sign-compare",
+            "-static",
+        ]
+        words += ["-D_GNU_SOURCE=", f"-isystem{spec.objects / 'usr/include'}", f"-I{tree}", f"-I{tree / 'mm'}"]
+        words += ["-o", str(folder / source.stem), str(source), "-lpthread"]
+        done = subprocess.run(words, env=make_env(layout), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        told = done.stderr.decode(errors="replace")
+        if done.returncode != 0:
+            raise Fail(f"{source.name} does not compile:\n  " + "\n  ".join(errors_of(told.splitlines())))
+        if told.strip():
+            notice(told.strip())
+    wrappers = [path.name for path in (layout.root / "tools/testing/selftests/mm").glob("*.sh")]
+    for name in sorted({*wrappers, "run_vmtests.sh"} if sources else ()):
+        shutil.copy2(tree / "mm" / name, folder / name)
+    if state is not None:
+        stamp.write_text(state)
+    return folder
+
+
+def main(argv: list[str]) -> int:
+    """Build one kernel."""
+    words = argparse.ArgumentParser(prog="build", description="Build a kernel and the programs of our selftests.")
+    words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
+    words.add_argument(
+        "--debug", default=env("DEBUG", "0"), help="1: with lockdep, KASAN and the like, in its own folder"
+    )
+    options = words.parse_args(argv)
+    layout = here()
+    kernel = choice("KERNEL", options.kernel, KERNELS)
+    debug = flag("DEBUG", options.debug)
+    with_clock = Progress("build")
+    spec = ensure(layout, kernel, debug)
+    if kernel == "series" and not debug:
+        selftests(layout)
+    say(f"{spec.image.relative_to(layout.root)} is ready ({clock(with_clock.elapsed())})")
+    return 0

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a kernel's console tells of trouble: warnings, oopses, hung tasks, lockdep and KASAN reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# What a line looks like that opens a report. The first that matches names the kind.
+_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("panic", re.compile(r"Kernel panic - not syncing")),
+    ("KASAN", re.compile(r"BUG: K[A-Z]*SAN: ")),
+    (
+        "lockup",
+        re.compile(
+            r"(?:BUG: soft lockup|Watchdog detected hard LOCKUP|rcu: INFO: .* (?:detected|self-detected) stall)"
+        ),
+    ),
+    (
+        "lockdep",
+        re.compile(
+            r"WARNING: (?:possible (?:circular locking|recursive locking|irq lock inversion|deadlock)"
+            r"|inconsistent lock state|bad unlock balance|suspicious RCU usage|Nested lock was not taken"
+            r"|[^ ]*-safe -> [^ ]*-unsafe lock order)"
+            r"|INFO: possible (?:circular locking|recursive locking|irq lock inversion)"
+        ),
+    ),
+    (
+        "hung task",
+        re.compile(
+            r"INFO: task .+ blocked (?:for more than|in I/O wait for more than)|blocked for more than \d+ seconds"
+        ),
+    ),
+    ("bug", re.compile(r"(?:^|\] )(?:kernel BUG at |BUG: |INFO: trying to register non-static key)")),
+    (
+        "oops",
+        re.compile(r"\bOops(?:: |\b.*\[#)|general protection fault|Unable to handle kernel|double fault|stack segment"),
+    ),
+    ("warning", re.compile(r"(?:^|\] )WARNING: ")),
+    ("bad state", re.compile(r"BUG: Bad (?:page|rss)|page dumped because|slab error|list_(?:add|del) corruption")),
+)
+# A report goes on until its closing line; what is in between belongs to it.
+_TRACE_END = re.compile(r"---\[ end trace")
+_TRACE_START = re.compile(r"------------\[ cut here \]")
+# A report of one of these kinds does not open another one while it goes on.
+_AT_MOST = 60
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One report: its kind, the line that opens it, and the lines that follow."""
+
+    kind: str
+    line: str
+    report: str
+
+
+def _kind(line: str) -> str | None:
+    for kind, pattern in _KINDS:
+        if pattern.search(line):
+            return kind
+    return None
+
+
+def scan(text: str, allowed: Iterable[str] = ()) -> list[Finding]:
+    """The trouble in a console's text; a report with a line that matches an allowed regular expression is left out."""
+    expected = [re.compile(pattern) for pattern in allowed]
+    lines = text.splitlines()
+    found: list[Finding] = []
+    skip_to = 0
+    for index, line in enumerate(lines):
+        if index < skip_to:
+            continue
+        kind = _kind(line)
+        if kind is None:
+            continue
+        end = _report_end(lines, index)
+        body = lines[index:end]
+        if kind == "warning" and end > index + 1 and _TRACE_END.search(body[-1]):
+            skip_to = end
+        if not any(pattern.search(part) for pattern in expected for part in body):
+            found.append(Finding(kind, line.strip(), "\n".join(body)))
+    return found
+
+
+def _report_end(lines: list[str], start: int) -> int:
+    """The line after the report: its end mark, the next report's beginning, or a limit."""
+    limit = min(len(lines), start + _AT_MOST)
+    for index in range(start + 1, limit):
+        if _TRACE_END.search(lines[index]):
+            return index + 1
+        if _TRACE_START.search(lines[index]):
+            return index
+    return min(limit, start + 12)

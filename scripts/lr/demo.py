@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `demo`: both kernels from nothing, and a tour of what the series does, stock and ours side by side."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+
+from lr import build, guest
+from lr.guest import Outcome, Spec
+from lr.layout import here
+from lr.options import env, number
+from lr.stations import STATIONS, Station
+from lr.ui import Progress, clock, say
+
+_WORD = re.compile(r"(\w+)=(\S+)")
+
+
+def words_of(output: str) -> dict[str, str]:
+    """The name=value words of the last line that has any."""
+    lines = [line for line in output.splitlines() if _WORD.search(line)]
+    return dict(_WORD.findall(lines[-1])) if lines else {}
+
+
+def screen(number_: int, station: Station, stock: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """One station on one screen."""
+    label = max(len(name) for name, _ in station.columns)
+    column = max(12, *(len(text(stock)) for _, text in station.columns))
+    lines = ["", f"{number_}. {station.title}", "=" * (len(station.title) + 3), "", "What was done", ""]
+    lines += [f"  {line}" for line in station.done.splitlines()]
+    lines += ["", f"  {'':{label}}  {'stock 7.3':{column}}  series", f"  {'-' * label}  {'-' * column}  {'-' * 12}"]
+    lines += [f"  {name:{label}}  {text(stock):{column}}  {text(ours)}" for name, text in station.columns]
+    return "\n".join([*lines, ""])
+
+
+def main(argv: list[str]) -> int:
+    """Build both, run the stations; 1 when the series does not do what a station shows."""
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument(
+        "--timeout", default=env("TIMEOUT", "0"), help="seconds one guest may take; default the station's"
+    )
+    options = parser.parse_args(argv)
+    timeout = number("TIMEOUT", options.timeout, 0, 86400)
+    layout = here()
+    whole = Progress("demo")
+    series = build.ensure(layout, "series")
+    stock = build.ensure(layout, "stock")
+    build.selftests(layout)
+    bad = 0
+    for index, station in enumerate(STATIONS, start=1):
+        told: list[dict[str, str]] = []
+        for spec in (stock, series):
+            with Progress(f"station {index} of {len(STATIONS)}, {station.title}: the {spec.name} kernel"):
+                wanted = Spec(spec.image, disks=station.disks, timeout=timeout or station.timeout)
+                outcome = guest.run(layout, wanted, station.command)
+            told.append(words_of(outcome.output))
+            if not told[-1]:
+                say(_silent(spec.name, outcome))
+        say(screen(index, station, told[0], told[1]))
+        bad += not station.good(told[1])
+    say(f"demo: {len(STATIONS) - bad} of {len(STATIONS)} stations as they should be, in {clock(whole.elapsed())}")
+    say("Next: `make boot` for a shell in the series kernel, `make test` for its tests.")
+    return 1 if bad else 0
+
+
+def _silent(name: str, outcome: Outcome) -> str:
+    """A station's command that printed no figures: what it said instead."""
+    tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
+    return f"the {name} kernel gave no figures: " + (outcome.story() if outcome.ended != "exited" else tail)

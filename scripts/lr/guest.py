@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One guest: a kernel image under virtme-ng with CPUs, memory, NUMA nodes and scratch disks, one command, its outcome.
+
+The guest sees the host's files read-only, the checkout at GUEST_ROOT wherever it lies on the host (the guest has a
+/tmp and /run of its own), and each scratch disk by its name (see scripts/guest/lib.sh).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from lr import proc
+from lr.layout import Layout
+from lr.options import size_mib
+from lr.ui import Fail, notice
+
+GUEST_ROOT = "/run/reclaim"
+
+# The smallest disk each filesystem's mkfs accepts, in MiB, and how it is called; "blank" leaves the disk unformatted.
+FILESYSTEMS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "ext4": (8, ("mkfs.ext4", "-q", "-F")),
+    "xfs": (300, ("mkfs.xfs", "-q", "-f")),
+    "btrfs": (128, ("mkfs.btrfs", "-q", "-f")),
+    "f2fs": (64, ("mkfs.f2fs", "-q", "-f")),
+    "blank": (1, ()),
+}
+_PANIC = re.compile(r"Kernel panic - not syncing")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|c)")
+# The command's own last word: virtme-run's status cannot tell a command that exits with 255 from a guest that died.
+_MARK = "@reclaim-exit:"
+_MARKED = re.compile(_MARK + r"([0-9]+)\s*$")
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A scratch disk: its name in the guest (at most 20 letters), its filesystem and size."""
+
+    name: str
+    fs: str
+    mib: int
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to boot."""
+
+    kernel: Path
+    cpus: int = 4
+    mib: int = 2048
+    nodes: int = 2
+    disks: tuple[Disk, ...] = ()
+    append: tuple[str, ...] = ()
+    timeout: int = 600
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command in a guest ended: exited (with a status), panic, timeout, or died (the guest went away)."""
+
+    ended: str
+    status: int
+    output: str
+    console: str
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """The command ran to its end with status 0."""
+        return self.ended == "exited" and self.status == 0
+
+    def story(self, lines: int = 20) -> str:
+        """Why it is not a plain exit, with the console's last lines."""
+        head = {
+            "panic": "the kernel panicked",
+            "timeout": f"no end after {self.seconds:.0f} s (TIMEOUT)",
+            "died": "the guest ended before the command did",
+            "exited": f"the command ended with status {self.status}",
+        }[self.ended]
+        return "\n".join([f"{head}; the console's last lines:", *self.console.strip().splitlines()[-lines:]])
+
+
+def parse_disk(text: str) -> Disk:
+    """A DISK=fs:size option."""
+    fs, colon, size = text.partition(":")
+    if fs not in FILESYSTEMS or not colon:
+        raise Fail(f"DISK={text}: write fs:size, such as xfs:1G; fs is one of {', '.join(FILESYSTEMS)}")
+    return Disk(fs, fs, size_mib("DISK", size, FILESYSTEMS[fs][0]))
+
+
+def node_arguments(mib: int, cpus: int, nodes: int) -> list[str]:
+    """virtme-ng's --numa options that split memory and CPUs evenly; the first nodes get what is over."""
+    if nodes < 2:
+        return []
+    words: list[str] = []
+    first = 0
+    for node in range(nodes):
+        memory = mib // nodes + (mib % nodes if node == 0 else 0)
+        count = cpus // nodes + (1 if node < cpus % nodes else 0)
+        span = f",cpus={first}-{first + count - 1}" if count > 1 else f",cpus={first}" if count else ""
+        words += ["--numa", f"{memory}M{span}"]
+        first += count
+    return words
+
+
+def smp_argument(cpus: int, nodes: int) -> str:
+    """QEMU's CPU topology: CPUs of different nodes must not share a socket, or the kernel warns at boot."""
+    sockets = nodes if cpus % nodes == 0 else cpus
+    return f"{cpus},sockets={sockets},cores={cpus // sockets},threads=1"
+
+
+def kvm_usable(cpuinfo: str, device: Path = Path("/dev/kvm")) -> bool:
+    """KVM works only where the CPU has it; the device alone may be there and hang (a nested hypervisor)."""
+    flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    if flags is None or not {"vmx", "svm"} & set(flags[1].split()):
+        return False
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+_told = False
+
+
+def _use_kvm() -> bool:
+    """Whether to use KVM; says once why not."""
+    global _told
+    usable = kvm_usable(Path("/proc/cpuinfo").read_text())
+    if not usable and not _told:
+        notice("no usable KVM (no vmx or svm, or /dev/kvm does not open): guests run in QEMU's TCG, much slower")
+        _told = True
+    return usable
+
+
+def clean(text: str) -> str:
+    """Serial output as plain lines: no carriage returns, no terminal escapes."""
+    return _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def make_disk(disk: Disk, path: Path) -> None:
+    """A sparse raw image, formatted unless blank."""
+    with path.open("wb") as image:
+        image.truncate(disk.mib << 20)
+    command = FILESYSTEMS[disk.fs][1]
+    if command:
+        # Debian keeps mkfs out of an ordinary user's PATH.
+        proc.run([*command, path], env={"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"})
+
+
+@contextmanager
+def _folder(layout: Layout) -> Iterator[Path]:
+    """A place for what one guest needs while it runs."""
+    parent = layout.build / "tmp"
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="guest-", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _disks(folder: Path, disks: tuple[Disk, ...]) -> list[str]:
+    """Make the disks' images; returns QEMU's arguments for them."""
+    words: list[str] = []
+    for index, disk in enumerate(disks):
+        image = folder / f"{disk.name}.img"
+        make_disk(disk, image)
+        quoted = str(image).replace(",", ",,")
+        # What is on a scratch disk need not survive the host: no flushes there.
+        words += ["-drive", f"if=none,id=scratch{index},file={quoted},format=raw,cache=unsafe,discard=unmap"]
+        words += ["-device", f"virtio-blk-pci,drive=scratch{index},serial={disk.name}"]
+    return words
+
+
+def _arguments(layout: Layout, spec: Spec, qemu: list[str], command: str | None) -> list[str]:
+    """The whole command line. virtme-run is the part of virtme-ng that starts a guest; unlike vng it needs no shell."""
+    if not spec.kernel.exists():
+        raise Fail(f"{spec.kernel}: no such kernel; run `make build` first")
+    starter = layout.build / "venv" / "bin" / "virtme-run"
+    words = [str(starter), "--kimg", str(spec.kernel.resolve()), "--mods", "none", "--force-9p"]
+    words += ["--cpus", smp_argument(spec.cpus, spec.nodes), "--memory", f"{spec.mib}M"]
+    words += node_arguments(spec.mib, spec.cpus, spec.nodes)
+    words += [] if _use_kvm() else ["--disable-kvm"]
+    for folder in ("/etc", "/lib", "/home", "/opt", "/srv", "/usr", "/var", "/tmp"):
+        words += ["--overlay-rwdir", folder]
+    words += ["--rodir", f"{GUEST_ROOT.lstrip('/')}={layout.root}", "--cwd", GUEST_ROOT]
+    for extra in ("printk.time=1", *spec.append):
+        words += ["--kopt", extra]
+    if command is None:
+        # Its own shell, which mounts the scratch disks and says where they are.
+        words += ["--kopt", "panic=-1", "--shell", f"{GUEST_ROOT}/scripts/guest/shell"]
+        qemu = [*qemu, "-no-reboot"]
+    else:
+        words += ["--show-boot-console", "--verbose", "--script-sh", command]
+    return [*words, *(["--qemu-opts", *qemu] if qemu else [])]
+
+
+def interact(layout: Layout, spec: Spec) -> Outcome:
+    """A shell in the guest, on this terminal, until the guest is switched off; the console is what it told."""
+    start = time.monotonic()
+    with _folder(layout) as folder:
+        words = _arguments(layout, spec, _disks(folder, spec.disks), None)
+        # The kernel's messages come on virtme-run's stderr: shown, and kept to tell a panic from a plain end.
+        child = subprocess.Popen(words, stderr=subprocess.PIPE)
+        assert child.stderr is not None
+        console: list[str] = []
+        for raw in iter(child.stderr.readline, b""):
+            console.append(raw.decode(errors="replace"))
+            sys.stderr.write(console[-1])
+        child.wait()
+    text = clean("".join(console))
+    return Outcome("panic" if _PANIC.search(text) else "exited", 0, "", text, time.monotonic() - start)
+
+
+def run(
+    layout: Layout,
+    spec: Spec,
+    command: str,
+    on_output: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Boot, run one bash command with its stderr in its stdout, switch off. Each line goes to on_output at once."""
+    with _folder(layout) as folder:
+        # A file, because the kernel's command line holds 2047 characters only.
+        script = folder / "command"
+        script.write_text(f"({command}\n) 2>&1\necho {_MARK}$?\n")
+        inside = Path(GUEST_ROOT) / script.relative_to(layout.root)
+        return _watch(_arguments(layout, spec, _disks(folder, spec.disks), f"bash {inside}"), spec.timeout, on_output)
+
+
+def _watch(words: list[str], timeout: int, on_output: Callable[[str], None] | None) -> Outcome:
+    start = time.monotonic()
+    try:
+        # Pipes, not files: QEMU opens /proc/self/fd/1 several times, which would overwrite a file. A session of its
+        # own, so that what we end is exactly what we started.
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+    except FileNotFoundError as exc:
+        raise Fail(f"{words[0]}: not found; run `make setup`") from exc
+    assert child.stdout is not None and child.stderr is not None
+    output: list[str] = []
+    console: list[str] = []
+    readers = [
+        threading.Thread(target=_read, args=(child.stdout, output, on_output), daemon=True),
+        threading.Thread(target=_read, args=(child.stderr, console, None), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    late = False
+    try:
+        child.wait(timeout)
+    except subprocess.TimeoutExpired:
+        late = True
+    finally:
+        _end(child)
+    for reader in readers:
+        reader.join(10)
+    text, said = clean("".join(console)), clean("".join(output))
+    mark = _MARKED.search(said)
+    ended, status = "exited", 0
+    if _PANIC.search(text):
+        ended, status = "panic", 1
+    elif mark:
+        status = int(mark[1])
+    else:
+        ended, status = "timeout" if late else "died", 1
+    return Outcome(ended, status, _MARKED.sub("", said), text, time.monotonic() - start)
+
+
+def _read(stream: IO[bytes], into: list[str], on_line: Callable[[str], None] | None) -> None:
+    for raw in iter(stream.readline, b""):
+        line = raw.decode(errors="replace")
+        into.append(line)
+        shown = _MARKED.sub("", clean(line))
+        if on_line is not None and (shown or _MARK not in line):
+            on_line(shown.rstrip("\n"))
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End the guest that we started, if it is still there: first politely, so that virtme-run removes its files."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if child.poll() is not None and number == signal.SIGTERM:
+            return
+        try:
+            # The group is ours alone: virtme-run and its QEMU.
+            os.killpg(child.pid, number)
+            child.wait(5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `kunit`: our KUnit suites under UML (the kernel's kunit.py), and in a guest with two nodes and SMP."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lr import build, console, guest, ktap
+from lr.guest import Outcome, Spec
+from lr.layout import Layout, here
+from lr.options import choice, env, number
+from lr.results import Case, count, summary_line, write_junit
+from lr.selftest import failures
+from lr.ui import Fail, Progress, clock, say
+
+WHERE = ("all", "uml", "qemu")
+_SUITE = re.compile(r"\.name\s*=\s*\"([^\"]+)\"")
+# A result that some runner nested once more behind "# "; kunit.py's own parser would lose it.
+_NESTED = re.compile(r"^# (?=\s*(?:ok\b|not ok\b|1\.\.|K?TAP version|# Subtest))", re.MULTILINE)
+
+
+def suites(layout: Layout) -> list[str]:
+    """The names of our suites, as their sources give them."""
+    found: list[str] = []
+    for path in build.kunit_configs(layout):
+        for source in sorted(path.parent.glob("*_kunit.c")):
+            # The suite is the kunit_suite structure; other structures before it may have names too.
+            body = source.read_text()
+            start = body.find("struct kunit_suite")
+            while start >= 0:
+                name = _SUITE.search(body, start)
+                if name and name[1] not in found:
+                    found.append(name[1])
+                start = body.find("struct kunit_suite", start + 1)
+    return found
+
+
+def glob_of(wanted: str) -> str:
+    """The glob for KUnit; everything when FILTER is empty: our configurations switch on no suite but ours."""
+    if wanted and not re.fullmatch(r"[A-Za-z0-9_*?.\-\[\]]+", wanted):
+        raise Fail(f"FILTER={wanted}: write a glob over suites, or suite.test, as in inode_reclaim*")
+    return wanted or "*"
+
+
+def strip_level(text: str) -> str:
+    """Results one level up, where they were nested behind "# "."""
+    return _NESTED.sub("", text)
+
+
+def only_ours(cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
+    """Without the suites that the kernel brings; what is no suite's at all (a broken plan) stays."""
+    return [case for case in cases if "/" not in case.name or case.name.split("/", 1)[0] in names]
+
+
+def run_uml(layout: Layout, names: Sequence[str], wanted: str, timeout: int) -> list[Case]:
+    """Under UML: seconds once it is built, but one CPU and one node."""
+    tool = layout.linux / "tools/testing/kunit/kunit.py"
+    folder = layout.build / "kunit-uml"
+    words = [sys.executable, str(tool), "run", "--arch=um", f"--build_dir={folder}", f"--jobs={build.jobs()}"]
+    words += [f"--timeout={timeout}", "--raw_output=all", "--make_options=CC=ccache gcc"]
+    for path in build.kunit_configs(layout):
+        words.append(f"--kunitconfig={layout.linux / path.relative_to(layout.root)}")
+    text = _kunit_py(layout, [*words, glob_of(wanted)], "kunit under UML")
+    log = layout.build / "results" / "kunit-uml.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(text)
+    cases = ktap.parse(_ktap_part(text), "kunit uml")
+    for finding in console.scan(text):
+        cases.append(Case("kunit uml", f"console: {finding.kind}", "failed", finding.report))
+    return only_ours(cases, names)
+
+
+def _kunit_py(layout: Layout, words: list[str], what: str) -> str:
+    """One kunit.py run; its output, or a Fail when the kernel could not be built or configured."""
+    lines: list[str] = []
+    with Progress(what) as progress:
+        child = subprocess.Popen(
+            words, cwd=layout.linux, env=build.make_env(layout), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        )  # fmt: skip
+        assert child.stdout is not None
+        try:
+            for line in child.stdout:
+                lines.append(guest.clean(line).rstrip("\n"))
+                progress.update(note=lines[-1][:60])
+            child.wait()
+        finally:
+            if child.poll() is None:
+                child.terminate()
+                child.wait()
+        if not any("KTAP version" in line or "TAP version" in line for line in lines):
+            raise Fail(f"{what}: no tests ran\n  " + "\n  ".join(build.errors_of(lines)))
+    return "\n".join(lines) + "\n"
+
+
+def _ktap_part(text: str) -> str:
+    """From the first KTAP header on: what comes before is the kernel's boot."""
+    found = re.search(r"^.*K?TAP version", strip_level(ktap.strip_stamps(text)), re.MULTILINE)
+    return strip_level(ktap.strip_stamps(text))[found.start() :] if found else ""
+
+
+def run_qemu(layout: Layout, image: Path, names: Sequence[str], wanted: str, timeout: int) -> list[Case]:
+    """In a guest: SMP and two nodes. KUnit runs at boot, before the command."""
+    results = layout.build / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    with Progress("kunit in a guest with two nodes"):
+        spec = Spec(image, append=("kunit.enable=1", f"kunit.filter_glob={glob_of(wanted)}"), timeout=timeout)
+        outcome = guest.run(layout, spec, "true")
+    (results / "kunit-qemu.console").write_text(outcome.console)
+    return only_ours(judge(outcome, "kunit qemu"), names)
+
+
+def judge(outcome: Outcome, suite: str) -> list[Case]:
+    """The cases in one guest's console."""
+    cases = ktap.parse(_ktap_part(outcome.console), suite)
+    if not outcome.ok:
+        cases.append(Case(suite, "guest", "failed", outcome.story()))
+    for finding in console.scan(outcome.console):
+        cases.append(Case(suite, f"console: {finding.kind}", "failed", finding.report))
+    return cases
+
+
+def collect(layout: Layout, where: str, wanted: str, timeout: int) -> list[Case]:
+    """The verb's work."""
+    from lr import compose
+
+    compose.ensure_tree(layout)
+    names = suites(layout)
+    if not names:
+        say("kunit: the series has no KUnit suite yet")
+        return []
+    cases: list[Case] = []
+    if where in ("all", "uml"):
+        cases += run_uml(layout, names, wanted, timeout)
+    if where in ("all", "qemu"):
+        spec = build.target(layout, "series")
+        cases += run_qemu(layout, build.compile_kernel(layout, spec), names, wanted, timeout)
+    write_junit(layout.build / "results" / "kunit.xml", cases)
+    return cases
+
+
+def main(argv: list[str]) -> int:
+    """Run the suites; 1 when a case failed."""
+    words = argparse.ArgumentParser(prog="kunit", description=__doc__)
+    words.add_argument(
+        "--filter", default=env("FILTER", ""), help="a glob over suites or suite.test; default all of ours"
+    )
+    words.add_argument("--where", default=env("WHERE", "all"), help="uml, qemu or all; default all")
+    words.add_argument("--timeout", default=env("TIMEOUT", "600"), help="seconds one boot may take, default 600")
+    options = words.parse_args(argv)
+    whole = Progress("kunit")
+    where = choice("WHERE", options.where, WHERE)
+    cases = collect(here(), where, options.filter, number("TIMEOUT", options.timeout, 1, 86400))
+    for case in cases:
+        if case.status != "failed":
+            say(f"{'ok' if case.status == 'passed' else 'skipped'} {case.suite}: {case.name} {case.message}".rstrip())
+    if failures(cases):
+        say(failures(cases))
+    say(f"{summary_line(count(cases))} ({clock(whole.elapsed())})")
+    return 1 if count(cases).failed else 0

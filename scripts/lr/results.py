@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results of checks and tests: one Case each, counted, summed up in one line, and written as JUnit."""
+
+from __future__ import annotations
+
+import os
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Status = Literal["passed", "failed", "skipped"]
+
+# XML 1.0 has no way to write these, and a console log may hold them.
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check or test; message says why it failed or was skipped."""
+
+    suite: str
+    name: str
+    status: Status = "passed"
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many passed, failed and were skipped; counts add up with +."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.passed + self.failed + self.skipped
+
+
+def count(cases: Iterable[Case]) -> Counts:
+    """Count cases by status."""
+    found = [case.status for case in cases]
+    return Counts(found.count("passed"), found.count("failed"), found.count("skipped"))
+
+
+def summary_line(counts: Counts) -> str:
+    """The closing line of a verb that tests."""
+    return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+
+
+def write_junit(path: Path, cases: Iterable[Case]) -> None:
+    """Write the cases as JUnit XML, one testsuite element a suite in order of appearance."""
+    suites: dict[str, list[Case]] = {}
+    for case in cases:
+        suites.setdefault(case.suite, []).append(case)
+    root = ET.Element("testsuites")
+    for name, members in suites.items():
+        counts = count(members)
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=_clean(name),
+            tests=str(counts.total),
+            failures=str(counts.failed),
+            errors="0",
+            skipped=str(counts.skipped),
+            time=f"{sum(case.seconds for case in members):.3f}",
+        )
+        for case in members:
+            node = ET.SubElement(
+                suite, "testcase", classname=_clean(name), name=_clean(case.name), time=f"{case.seconds:.3f}"
+            )
+            if case.status != "passed":
+                lines = _clean(case.message).splitlines()
+                tag = "failure" if case.status == "failed" else "skipped"
+                ET.SubElement(node, tag, message=lines[0] if lines else "").text = "\n".join(lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    ET.indent(root)
+    ET.ElementTree(root).write(part, encoding="utf-8", xml_declaration=True)
+    os.replace(part, path)
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("?", text)

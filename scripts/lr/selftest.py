@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `selftest`: our kselftests in guests, over lru_gen on/off and one/two nodes, with scratch disks."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lr import build, console, guest, ktap
+from lr.guest import Disk, Outcome, Spec
+from lr.layout import Layout, here
+from lr.options import KERNELS, choice, env, flag, number
+from lr.results import Case, count, summary_line, write_junit
+from lr.ui import Fail, Progress, clock, say
+
+# Each test makes its own filesystem there; a blank disk each, large enough for what the tests write.
+DISKS = tuple(Disk(fs, "blank", 512) for fs in ("ext4", "xfs", "btrfs", "f2fs"))
+_SELECTION = re.compile(r"([A-Za-z0-9_-]+)(?::([A-Za-z0-9_.-]+))?$")
+# More would only share the same cores; each guest has four CPUs of its own to emulate.
+_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the matrix."""
+
+    lru_gen: bool
+    nodes: int
+
+    @property
+    def name(self) -> str:
+        """As it is shown, and named in JUnit."""
+        return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}"
+
+
+MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, False))
+
+
+def parse_matrix(text: str) -> tuple[Cell, ...]:
+    """Cells by name, separated by blanks; an empty text is all of them."""
+    known = {cell.name: cell for cell in MATRIX}
+    words = text.split() or list(known)
+    for word in words:
+        choice("MATRIX", word, tuple(known))
+    return tuple(known[word] for word in words)
+
+
+def parse_tests(text: str) -> tuple[str, ...]:
+    """PROGRAM, or PROGRAM:CASE with a case as kselftest_harness.h names it; several are separated by blanks."""
+    for word in text.split():
+        if not _SELECTION.match(word):
+            raise Fail(
+                f"TEST={word}: write PROGRAM or PROGRAM:CASE, as in reclaim_dontcache:dontcache.xfs.memory_reclaim"
+            )
+    return tuple(text.split())
+
+
+def command_of(tests: Sequence[str], cell: Cell) -> str:
+    """What runs in the guest."""
+    words = [f"LRU_GEN={'1' if cell.lru_gen else '0'}", "bash scripts/guest/selftest.sh"]
+    return " ".join([*words, *tests])
+
+
+def run_selftests(
+    layout: Layout,
+    kernel_image: Path,
+    tests: Sequence[str] | None = None,
+    matrix: Sequence[Cell] = MATRIX,
+    *,
+    allowed: Sequence[str] = (),
+    timeout: int = 1800,
+    show: bool = True,
+    label: str = "selftest",
+) -> list[Case]:
+    """Run the programs in build/selftests in a guest for each cell; a warning in a console is a failed case too."""
+    results = layout.build / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    screen = threading.Lock()
+
+    def one(cell: Cell) -> list[Case]:
+        def on_output(line: str) -> None:
+            if show:
+                with screen:
+                    say(f"[{cell.name}] {line}")
+
+        spec = Spec(kernel_image, nodes=cell.nodes, disks=DISKS, timeout=timeout)
+        outcome = guest.run(layout, spec, command_of(tests or (), cell), on_output)
+        stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
+        (results / f"{stem}.ktap").write_text(outcome.output)
+        (results / f"{stem}.console").write_text(outcome.console)
+        return judge(outcome, f"{label} {cell.name}", allowed)
+
+    cases: list[Case] = []
+    with Progress(f"{label}: {len(matrix)} guests", len(matrix)) as progress, ThreadPoolExecutor(_AT_ONCE) as pool:
+        for done, found in enumerate(pool.map(one, matrix), start=1):
+            cases += found
+            progress.update(done)
+    return cases
+
+
+def judge(outcome: Outcome, suite: str, allowed: Sequence[str]) -> list[Case]:
+    """The cases of one guest: its KTAP, how it ended, and what its console says."""
+    cases = ktap.parse(outcome.output, suite)
+    if outcome.ended != "exited":
+        cases.append(Case(suite, "guest", "failed", outcome.story()))
+    elif outcome.status not in (0, 4) and not any(case.status == "failed" for case in cases):
+        # 4 is kselftest's "skipped".
+        cases.append(Case(suite, "exit status", "failed", f"the tests ended with status {outcome.status}"))
+    for finding in console.scan(outcome.console, allowed):
+        cases.append(Case(suite, f"console: {finding.kind}", "failed", finding.report))
+    return cases
+
+
+def failures(cases: Sequence[Case], limit: int = 20) -> str:
+    """The failed cases for a person: the name, and the message's first lines."""
+    lines: list[str] = []
+    failed = [case for case in cases if case.status == "failed"]
+    for case in failed[:limit]:
+        lines.append(f"FAILED {case.suite}: {case.name}")
+        lines += [f"    {line}" for line in case.message.splitlines()[:8]]
+    if len(failed) > limit:
+        lines.append(f"... and {len(failed) - limit} more; all are in build/results")
+    return "\n".join(lines)
+
+
+def collect(layout: Layout, kernel: str, debug: bool, tests: str, matrix: str, timeout: int) -> list[Case]:
+    """The verb's work: check the options, build, run, write JUnit."""
+    selection, cells = parse_tests(tests), parse_matrix(matrix)
+    spec = build.ensure(layout, kernel, debug)
+    folder = build.selftests(layout)
+    if not any(path.name.startswith("reclaim_") for path in folder.iterdir()):
+        say("selftest: the series has no selftest yet")
+        return []
+    for word in selection:
+        if not (folder / word.split(":")[0]).exists():
+            raise Fail(f"TEST={word}: no such program in build/selftests")
+    label = "selftest" if kernel == "series" and not debug else f"selftest-{spec.name}"
+    cases = run_selftests(layout, spec.image, selection, cells, timeout=timeout, label=label)
+    write_junit(layout.build / "results" / f"{label}.xml", cases)
+    return cases
+
+
+def main(argv: list[str]) -> int:
+    """Run the selftests; 1 when a case failed."""
+    words = argparse.ArgumentParser(prog="selftest", description=__doc__)
+    words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
+    words.add_argument("--debug", default=env("DEBUG", "0"), help="1: the debug build of it")
+    words.add_argument("--test", default=env("TEST", ""), help="PROGRAM or PROGRAM:CASE; default all")
+    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all four")
+    words.add_argument("--timeout", default=env("TIMEOUT", "1800"), help="seconds one guest may take, default 1800")
+    options = words.parse_args(argv)
+    kernel = choice("KERNEL", options.kernel, KERNELS)
+    timeout = number("TIMEOUT", options.timeout, 1, 86400)
+    whole = Progress("selftest")
+    cases = collect(here(), kernel, flag("DEBUG", options.debug), options.test, options.matrix, timeout)
+    if failures(cases):
+        say(failures(cases))
+    for case in cases:
+        if case.status == "skipped":
+            say(f"skipped {case.suite}: {case.name}: {case.message}")
+    say(f"{summary_line(count(cases))} ({clock(whole.elapsed())})")
+    return 1 if count(cases).failed else 0

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the tools remember of build/linux between runs: its base, what was composed from which files. Lies in its .git."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from lr.layout import Layout
+from lr.ui import Fail, notice
+
+
+@dataclass(frozen=True)
+class Base:
+    """One imported base. `wish` says what was asked for, so that the same question finds the same answer again."""
+
+    kind: str
+    wish: str
+    version: str
+    tree: str
+    commit: str
+    tarball_sha256: str = ""
+    upstream_commit: str = ""
+
+
+@dataclass
+class State:
+    """All of it. `inputs` maps each file of the series to its digest when it was last composed or saved."""
+
+    base: Base
+    bases: list[Base] = field(default_factory=list)
+    composed: str = ""
+    inputs: dict[str, str] = field(default_factory=dict)
+    moving: str = ""
+
+
+def _path(linux: Path) -> Path:
+    return linux / ".git" / "lr" / "state.json"
+
+
+def load(linux: Path) -> State | None:
+    """The state of a composed tree, or None where there is none that could be trusted."""
+    try:
+        raw = json.loads(_path(linux).read_text())
+        return State(
+            Base(**raw["base"]), [Base(**item) for item in raw["bases"]], raw["composed"], raw["inputs"], raw["moving"]
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as exc:
+        raise Fail(
+            f"{_path(linux)} is damaged; move {linux} away (it may hold work that is not saved) and run `make tree`"
+        ) from exc
+
+
+def store(linux: Path, state: State) -> None:
+    """Write the state, all of it or nothing."""
+    path = _path(linux)
+    path.parent.mkdir(exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(asdict(state), indent=1, sort_keys=True))
+    os.replace(part, path)
+
+
+@contextmanager
+def locked(layout: Layout) -> Iterator[None]:
+    """Only one of our verbs at a time may change build/linux or the series' files."""
+    layout.build.mkdir(parents=True, exist_ok=True)
+    with (layout.build / ".tree-lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notice("another verb is at work on build/linux; waiting for it")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Building: configuration, what is told of a failed make, and the ablations', selftests' and demo's pure parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lr import ablate, alltests, bisect, build, demo, kunit, selftest
+from lr.layout import Layout
+from lr.results import Case, Counts
+from lr.stations import STATIONS
+from lr.ui import Fail
+
+
+def test_targets_lie_side_by_side(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    for kernel in ("series", "stock", "ablate"):
+        spec = build.target(layout, kernel)
+        assert spec.source.parent == spec.objects.parent == spec.image.parent
+    assert build.target(layout, "series", True).objects == tmp_path / "build/debug/obj"
+
+
+def test_lost_symbols_are_only_ours() -> None:
+    report = (
+        "WARNING: Value requested for CONFIG_NUMA not in final .config\nRequested value: CONFIG_NUMA=y\n"
+        "WARNING: Value requested for CONFIG_X86_32 not in final .config\n"
+    )
+    assert build.lost_symbols(report, "# why\nCONFIG_NUMA=y\n") == ["CONFIG_NUMA"]
+
+
+def test_stock_leaves_our_suites_out(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.configs.mkdir(parents=True)
+    (layout.configs / "reclaim.config").write_text("CONFIG_KUNIT=y\nCONFIG_A_KUNIT_TEST=y\n")
+    (tmp_path / "mm/tests").mkdir(parents=True)
+    (tmp_path / "mm/tests/.kunitconfig").write_text("CONFIG_KUNIT=y\nCONFIG_B_KUNIT_TEST=y\n")
+    composed = layout.linux / "mm/tests"
+    composed.mkdir(parents=True)
+    (composed / ".kunitconfig").write_text("CONFIG_KUNIT=y\nCONFIG_B_KUNIT_TEST=y\n")
+    assert "KUNIT_TEST" not in build.wanted_config(layout, build.target(layout, "stock"))
+    ours = build.wanted_config(layout, build.target(layout, "series"))
+    assert "CONFIG_A_KUNIT_TEST=y" in ours
+    assert "CONFIG_B_KUNIT_TEST=y" in ours
+
+
+def test_make_is_not_told_our_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNEL", "stock")
+    monkeypatch.setenv("MAKEFLAGS", "-- KERNEL=stock")
+    env = build.make_env(Layout(tmp_path))
+    assert "KERNEL" not in env
+    assert "MAKEFLAGS" not in env
+    assert env["CCACHE_BASEDIR"] == str(tmp_path / "build")
+
+
+def test_failed_make_shows_the_compilers_lines(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    (tmp_path / "Makefile").write_text(
+        "all:\n\t@echo '  CC      mm/a.o'\n\t@echo 'mm/a.c:3:1: error: no such thing'; false\n"
+    )
+    with pytest.raises(Fail, match="error: no such thing"):
+        build.make(layout, ["make", "-C", str(tmp_path)], "toy", layout.build / "logs/toy.log", 2)
+    assert "no such thing" in (layout.build / "logs/toy.log").read_text()
+
+
+def test_bisect_warnings_ignore_line_numbers() -> None:
+    one = bisect.warnings_of(["../linux/mm/a.c:10:3: warning: unused variable 'x' [-Wunused]"])
+    two = bisect.warnings_of(["/somewhere/build/bisect/linux/mm/a.c:99:1: warning: unused variable 'x' [-Wunused]"])
+    assert one == two == {"mm/a.c: unused variable 'x' [-Wunused]"}
+    assert bisect.rebuilt(["  CC      mm/vmscan.o", "  LD      vmlinux"]) == ["mm/vmscan.o"]
+
+
+HEADER = "Ablation: dirty inodes are kept\nCaught-by: selftest reclaim_dontcache:dontcache.xfs.memory_reclaim\n"
+
+
+def test_ablation_header() -> None:
+    parsed = ablate.parse(Path("a.patch"), HEADER + "Caught-by: kunit inode_reclaim\n---\ndiff --git a/x b/x\n")
+    assert parsed.mechanism == "dirty inodes are kept"
+    assert [catch.kind for catch in parsed.catches] == ["selftest", "kunit"]
+    assert parsed.catches[0].matrix[0].name == "lru_gen=on,nodes=2"
+    other = ablate.parse(Path("a.patch"), "Ablation: x\nCaught-by: selftest reclaim_dontcache lru_gen=off,nodes=1\n")
+    assert other.catches[0].matrix[0].name == "lru_gen=off,nodes=1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Subject: x\n",
+        "Ablation: x\n",
+        "Ablation: x\nCaught-by: luck\n",
+        "Ablation: x\nCaught-by: selftest a lru_gen=maybe\n",
+        "Ablation: x\n---\nCaught-by: kunit late\n",
+    ],
+)
+def test_wrong_ablation_headers(text: str) -> None:
+    with pytest.raises(Fail):
+        ablate.parse(Path("a.patch"), text)
+
+
+def test_an_ablation_is_noticed_only_by_a_failure() -> None:
+    catch = ablate.parse(Path("a.patch"), HEADER).catches[0]
+    name = "reclaim_dontcache/dontcache.xfs.memory_reclaim"
+    assert ablate.verdict(catch, [Case("s", name, "failed")]) == ""
+    assert ablate.verdict(catch, [Case("s", name)]) == "passed"
+    assert ablate.verdict(catch, [Case("s", name, "skipped")]) == "was skipped"
+    assert ablate.verdict(catch, [Case("s", "guest", "failed")]) == "did not run"
+    assert ablate.verdict(ablate.Catch("kunit", "inode_reclaim"), [Case("s", "inode_reclaim/a", "failed")]) == ""
+
+
+def test_selftest_options() -> None:
+    assert len(selftest.parse_matrix("")) == 4
+    assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
+    assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))
+    with pytest.raises(Fail, match="MATRIX"):
+        selftest.parse_matrix("nodes=3")
+    with pytest.raises(Fail, match="TEST"):
+        selftest.parse_tests("a;rm")
+
+
+def test_kunit_parts(tmp_path: Path) -> None:
+    assert kunit.glob_of("") == "*"
+    with pytest.raises(Fail, match="FILTER"):
+        kunit.glob_of("a b")
+    assert kunit.strip_level("# ok 1 a\n#     ok 1 b\n# note\n") == "ok 1 a\n    ok 1 b\n# note\n"
+    folder = tmp_path / "mm/tests"
+    folder.mkdir(parents=True)
+    (folder / ".kunitconfig").write_text("CONFIG_KUNIT=y\n")
+    (folder / "a_kunit.c").write_text(
+        'struct b c = { .name = "no" };\nstatic struct kunit_suite s = {\n .name = "yes",\n};\n'
+    )
+    assert kunit.suites(Layout(tmp_path)) == ["yes"]
+
+
+def test_closing_counts() -> None:
+    assert alltests.closing_counts("x\n3 passed, 1 failed, 2 skipped (0:03)\n") == Counts(3, 1, 2)
+    assert alltests.closing_counts("3 passed, 0 failed\n") == Counts(3, 0, 0)
+    assert alltests.closing_counts("nothing\n") is None
+
+
+def test_demo_screen() -> None:
+    stock = demo.words_of("[1] noise\nfs=xfs files=4000 lost=4000 written_by_reclaim=4000 kept=0 warnings=1\n")
+    ours = demo.words_of("fs=xfs files=4000 lost=0 written_by_reclaim=0 kept=4000 warnings=0\n")
+    text = demo.screen(1, STATIONS[0], stock, ours)
+    assert "4000 of 4000 files" in text
+    assert STATIONS[0].good(ours)
+    assert not STATIONS[0].good(stock)
+    assert len(text.splitlines()) < 24

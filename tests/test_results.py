@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests of lr.results."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from lr.results import Case, Counts, count, summary_line, write_junit
+
+
+def test_counts_add_and_sum_up() -> None:
+    cases = [Case("a", "x"), Case("a", "y", "failed", "no"), Case("b", "z", "skipped", "no disk")]
+    counts = count(cases) + Counts(passed=2)
+    assert counts == Counts(3, 1, 1)
+    assert counts.total == 5
+    assert summary_line(counts) == "3 passed, 1 failed, 1 skipped"
+
+
+def test_junit_is_valid_whatever_a_console_holds(tmp_path: Path) -> None:
+    cases = [Case("a", "x"), Case("b", "y", "failed", "first\x1b[0m <line>\nsecond\x00", 1.5), Case("a", "z", "skipped")]
+    write_junit(tmp_path / "new" / "r.xml", cases)
+    root = ET.parse(tmp_path / "new" / "r.xml").getroot()
+    assert [(suite.get("name"), suite.get("tests")) for suite in root] == [("a", "2"), ("b", "1")]
+    failure = root.find("testsuite/testcase/failure")
+    assert failure is not None and failure.get("message") == "first?[0m <line>"
+    assert failure.text == "first?[0m <line>\nsecond?"

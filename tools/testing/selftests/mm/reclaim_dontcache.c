@@ -1,0 +1,702 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Reclaim must neither lose nor write the data of an I_DONTCACHE inode.
+ *
+ * When reclaim prunes the last dentry of an inode that d_mark_dontcache() has
+ * marked, iput_final() evicts the inode instead of caching it. If the inode is
+ * dirty at that time its data has to go somewhere first. Linux 7.3 wrote it
+ * synchronously from the reclaiming task, ext4 and XFS complained, and XFS
+ * refused, so that the data was gone while write(2), sync(2) and umount(2) had
+ * all reported success.
+ *
+ * Each test makes files with two names: aN, through which a task in memory
+ * cgroup A writes and marks the inode, and bN, whose dentry belongs to memory
+ * cgroup B and is all that holds the inode afterwards. Reclaim then takes B's
+ * dentries, by memory.reclaim, by lowering memory.max, or because the machine
+ * runs out of memory. With periodic writeback off nothing else writes the
+ * data in the meantime. After a remount every byte is compared.
+ *
+ * The inodes are marked by toggling FS_XFLAG_DAX. btrfs and f2fs know no DAX;
+ * there the tests only show that plain pruning loses nothing.
+ *
+ * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name block devices
+ * that may be overwritten. Without them a sparse file under $TMPDIR is used
+ * through a loop device. Needs root.
+ *
+ * reclaim_dontcache --demo [xfs|ext4|btrfs|f2fs] runs the memory.reclaim case
+ * once with 4000 files and prints one line of figures.
+ */
+#include "kselftest_harness.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define NR_FILES	1000
+#define NR_FILES_DEMO	4000
+#define FILE_SIZE	(16 << 10)
+
+static const char * const filesystems[] = { "xfs", "ext4", "btrfs", "f2fs" };
+
+struct scene {
+	const char *fs;
+	int nr_files;
+	char dir[64];		/* our directory; the mount point is dir/mnt */
+	char disk[PATH_MAX];
+	bool loop;
+	bool mounted;
+	bool marked;		/* the filesystem lets us mark inodes */
+	bool traced;
+	char cgroup[2][128];	/* A writes, B holds the last dentries */
+	char tracefs[160];
+	int kmsg;
+	long kept, writes;	/* reclaim_inode_dirty, reclaim_writepages before */
+	long inodes;		/* all in the kernel, with our dirty ones */
+	char saved[4][32];
+	char why[256];		/* what went wrong, or why it can not run */
+};
+
+enum { A, B };
+
+static const struct {
+	const char *path, *value;
+} knobs[] = {
+	/* Only reclaim may write: no periodic writeback, no dirty throttling. */
+	{ "/proc/sys/vm/dirty_writeback_centisecs", "0" },
+	{ "/proc/sys/vm/dirty_ratio", "90" },
+	{ "/proc/sys/vm/dirty_background_ratio", "80" },
+	{ "/proc/sys/vm/vfs_cache_pressure", "100" },
+};
+
+static int read_text(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY);
+	ssize_t len;
+
+	if (fd < 0)
+		return -errno;
+	len = read(fd, buf, size - 1);
+	close(fd);
+	if (len < 0)
+		return -errno;
+	buf[len] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	return 0;
+}
+
+static int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC);
+	int ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static __printf(3, 4) int write_under(const char *dir, const char *name,
+				      const char *fmt, ...)
+{
+	char path[256], text[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return write_text(path, text);
+}
+
+/* A counter of /proc/vmstat, or -1 where the kernel does not have it. */
+static long vm_event(const char *name)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	long value = -1, v;
+	char key[64];
+
+	while (f && fscanf(f, "%63s %ld", key, &v) == 2) {
+		if (!strcmp(key, name))
+			value = v;
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+static long nr_inodes(void)
+{
+	char buf[64];
+
+	return read_text("/proc/sys/fs/inode-nr", buf, sizeof(buf)) ? -1 : atol(buf);
+}
+
+static bool fail(struct scene *s, const char *what, int err)
+{
+	snprintf(s->why, sizeof(s->why), "%s: %s: %s", s->fs, what, strerror(err));
+	return false;
+}
+
+static __printf(1, 2) int shell(const char *fmt, ...)
+{
+	char cmd[PATH_MAX + 256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	return system(cmd);
+}
+
+static void file_name(const struct scene *s, char kind, int i, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s/mnt/%c%d", s->dir, kind, i);
+}
+
+/* Every file has content of its own, none of it zero. */
+static void file_content(int i, unsigned char *buf)
+{
+	unsigned int x = i * 2654435761u + 1;
+
+	for (int j = 0; j < FILE_SIZE; j++) {
+		x = x * 1664525 + 1013904223;
+		buf[j] = (x >> 24) | 1;
+	}
+}
+
+/* Run fn in a child that has moved into a memory cgroup, so that it is charged. */
+static int in_cgroup(struct scene *s, int cgroup, int (*fn)(struct scene *s))
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		if (write_under(s->cgroup[cgroup], "cgroup.procs", "0"))
+			_exit(255);
+		_exit(fn(s));
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status))
+		return 255;
+	return WEXITSTATUS(status);
+}
+
+static int make_files(struct scene *s)
+{
+	char a[128], b[128];
+
+	for (int i = 0; i < s->nr_files; i++) {
+		int fd;
+
+		file_name(s, 'a', i, a, sizeof(a));
+		file_name(s, 'b', i, b, sizeof(b));
+		fd = open(a, O_CREAT | O_EXCL | O_WRONLY, 0600);
+		if (fd < 0 || close(fd) || link(a, b))
+			return 1;
+	}
+	return 0;
+}
+
+static int stat_files(struct scene *s)
+{
+	struct stat st;
+	char b[128];
+
+	for (int i = 0; i < s->nr_files; i++) {
+		file_name(s, 'b', i, b, sizeof(b));
+		if (stat(b, &st))
+			return 1;
+	}
+	return 0;
+}
+
+/* Exit status: 0 written and marked, 1 error, 2 written but can not be marked. */
+static int write_files(struct scene *s)
+{
+	static unsigned char buf[FILE_SIZE];
+	bool marked = true;
+	char a[128];
+
+	for (int i = 0; i < s->nr_files; i++) {
+		struct fsxattr fsx;
+		int fd;
+
+		file_name(s, 'a', i, a, sizeof(a));
+		fd = open(a, O_RDWR);
+		file_content(i, buf);
+		if (fd < 0 || write(fd, buf, FILE_SIZE) != FILE_SIZE)
+			return 1;
+		if (marked) {
+			if (ioctl(fd, FS_IOC_FSGETXATTR, &fsx))
+				return 1;
+			fsx.fsx_xflags ^= FS_XFLAG_DAX;
+			if (ioctl(fd, FS_IOC_FSSETXATTR, &fsx)) {
+				if (i)
+					return 1;
+				marked = false;
+			}
+		}
+		if (close(fd))
+			return 1;
+	}
+	return marked ? 0 : 2;
+}
+
+static bool setup_cgroups(struct scene *s)
+{
+	const char *root = "/sys/fs/cgroup";
+	char own[80];
+
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
+		snprintf(own, sizeof(own), "%s/cgroup", s->dir);
+		mkdir(own, 0700);
+		if (mount("none", own, "cgroup2", 0, NULL))
+			return fail(s, "no cgroup v2", errno);
+		root = own;
+	}
+	if (write_under(root, "cgroup.subtree_control", "+memory"))
+		return fail(s, "no memory controller in cgroup v2", ENODEV);
+	for (int i = A; i <= B; i++) {
+		snprintf(s->cgroup[i], sizeof(s->cgroup[i]), "%s/reclaim_dontcache.%d.%c",
+			 root, getpid(), "AB"[i]);
+		if (mkdir(s->cgroup[i], 0700))
+			return fail(s, "mkdir of a memory cgroup", errno);
+	}
+	return true;
+}
+
+static bool mount_scratch(struct scene *s)
+{
+	char mnt[80];
+	int ret;
+
+	snprintf(mnt, sizeof(mnt), "%s/mnt", s->dir);
+	if (s->loop)
+		ret = shell("mount -t %s -o loop %s %s", s->fs, s->disk, mnt);
+	else
+		ret = mount(s->disk, mnt, s->fs, 0, NULL);
+	if (ret)
+		return fail(s, "mount", s->loop ? EIO : errno);
+	s->mounted = true;
+	return true;
+}
+
+static bool umount_scratch(struct scene *s)
+{
+	char mnt[80];
+
+	snprintf(mnt, sizeof(mnt), "%s/mnt", s->dir);
+	if (umount(mnt))
+		return fail(s, "umount", errno);
+	s->mounted = false;
+	return true;
+}
+
+static bool setup_disk(struct scene *s)
+{
+	const char *disk, *tmp = getenv("TMPDIR");
+	char var[32] = "RECLAIM_DISK_", mnt[80];
+	const char *force = !strcmp(s->fs, "ext4") ? "-F -q" : "-f -q";
+
+	if (!strcmp(s->fs, "f2fs"))
+		force = "-f";
+	for (size_t i = 0, at = strlen(var); s->fs[i] && at + i + 1 < sizeof(var); i++)
+		var[at + i] = toupper(s->fs[i]);
+	disk = getenv(var);
+	s->loop = !disk;
+	if (disk) {
+		snprintf(s->disk, sizeof(s->disk), "%s", disk);
+	} else {
+		snprintf(s->disk, sizeof(s->disk), "%s/reclaim_dontcache.%d",
+			 tmp ? tmp : "/tmp", getpid());
+		if (shell("truncate -s 512M %s", s->disk))
+			return fail(s, "scratch file", EIO);
+	}
+	if (shell("command -v mkfs.%s >/dev/null", s->fs))
+		return fail(s, "no mkfs for it", ENOENT);
+	if (shell("mkfs.%s %s %s >/dev/null 2>&1", s->fs, force, s->disk))
+		return fail(s, "mkfs", EIO);
+	snprintf(mnt, sizeof(mnt), "%s/mnt", s->dir);
+	mkdir(mnt, 0700);
+	return mount_scratch(s);
+}
+
+/*
+ * Record the inodes that our own task writes: a task that asks for
+ * memory.reclaim does the reclaim itself, and must not show up.
+ */
+static void setup_trace(struct scene *s)
+{
+	const char *root = "/sys/kernel/tracing";
+
+	if (access("/sys/kernel/tracing/instances", F_OK) &&
+	    mount("none", root, "tracefs", 0, NULL))
+		return;
+	snprintf(s->tracefs, sizeof(s->tracefs), "%s/instances/reclaim_dontcache.%d",
+		 root, getpid());
+	if (mkdir(s->tracefs, 0700)) {
+		s->tracefs[0] = '\0';
+		return;
+	}
+	s->traced = !write_under(s->tracefs,
+				 "events/writeback/writeback_single_inode_start/filter",
+				 "common_pid == %d", getpid()) &&
+		    !write_under(s->tracefs,
+				 "events/writeback/writeback_single_inode_start/enable", "1");
+}
+
+static long inodes_written_by_us(struct scene *s)
+{
+	char path[192], line[512];
+	long nr = 0;
+	FILE *f;
+
+	if (!s->traced)
+		return -1;
+	snprintf(path, sizeof(path), "%s/trace", s->tracefs);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		nr += !!strstr(line, "writeback_single_inode_start");
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+/* Count kernel warnings since the scene was set, and show the first. */
+static int kernel_warnings(struct scene *s)
+{
+	char rec[8192];
+	ssize_t len;
+	int nr = 0;
+
+	if (s->kmsg < 0)
+		return 0;
+	for (;;) {
+		len = read(s->kmsg, rec, sizeof(rec) - 1);
+		if (len < 0 && errno == EPIPE)
+			continue;
+		if (len <= 0)
+			break;
+		rec[len] = '\0';
+		if (!strstr(rec, "WARNING:") && !strstr(rec, "BUG:") &&
+		    !strstr(rec, "writeback from direct reclaim") &&
+		    !strstr(rec, "Busy inodes"))
+			continue;
+		if (!nr++)
+			ksft_print_msg("%s: kernel: %s\n", s->fs,
+				       strchr(rec, ';') ? strchr(rec, ';') + 1 : rec);
+	}
+	return nr;
+}
+
+/* Files without their data after a remount. */
+static int lost_files(struct scene *s)
+{
+	static unsigned char want[FILE_SIZE], have[FILE_SIZE + 1];
+	int lost = 0;
+	char a[128];
+
+	for (int i = 0; i < s->nr_files; i++) {
+		int fd;
+
+		file_name(s, 'a', i, a, sizeof(a));
+		file_content(i, want);
+		fd = open(a, O_RDONLY);
+		if (fd < 0 || read(fd, have, sizeof(have)) != FILE_SIZE ||
+		    memcmp(want, have, FILE_SIZE))
+			lost++;
+		if (fd >= 0)
+			close(fd);
+	}
+	return lost;
+}
+
+static bool scene_setup(struct scene *s, const char *fs, int nr_files)
+{
+	char dir[] = "/tmp/reclaim_dontcache.XXXXXX";
+
+	memset(s, 0, sizeof(*s));
+	s->fs = fs;
+	s->nr_files = nr_files;
+	s->kmsg = -1;
+	if (geteuid())
+		return fail(s, "needs root", EPERM);
+	if (!mkdtemp(dir))
+		return fail(s, "mkdtemp", errno);
+	snprintf(s->dir, sizeof(s->dir), "%s", dir);
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
+		if (read_text(knobs[i].path, s->saved[i], sizeof(s->saved[i])) ||
+		    write_text(knobs[i].path, knobs[i].value))
+			return fail(s, knobs[i].path, EIO);
+	}
+	return setup_cgroups(s) && setup_disk(s);
+}
+
+/* The data is dirty and B's dentries alone hold the inodes. */
+static bool scene_dirty(struct scene *s)
+{
+	int ret;
+
+	/* What creation left in the cache belongs to nobody's test. */
+	if (in_cgroup(s, A, make_files))
+		return fail(s, "making files", EIO);
+	sync();
+	write_text("/proc/sys/vm/drop_caches", "3");
+
+	s->kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	if (s->kmsg >= 0)
+		lseek(s->kmsg, 0, SEEK_END);
+	if (in_cgroup(s, B, stat_files))
+		return fail(s, "looking at files", EIO);
+	ret = in_cgroup(s, A, write_files);
+	if (ret != 0 && ret != 2)
+		return fail(s, "writing files", EIO);
+	s->marked = !ret;
+	s->kept = vm_event("reclaim_inode_dirty");
+	s->writes = vm_event("reclaim_writepages");
+	s->inodes = nr_inodes();
+	setup_trace(s);
+	return true;
+}
+
+static void scene_teardown(struct scene *s)
+{
+	char cmd[160];
+
+	if (!s->dir[0])
+		return;
+	if (s->tracefs[0])
+		rmdir(s->tracefs);
+	if (s->mounted)
+		umount_scratch(s);
+	for (int i = A; i <= B; i++) {
+		if (s->cgroup[i][0])
+			rmdir(s->cgroup[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
+		if (s->saved[i][0])
+			write_text(knobs[i].path, s->saved[i]);
+	}
+	if (s->loop)
+		unlink(s->disk);
+	snprintf(cmd, sizeof(cmd), "%s/cgroup", s->dir);
+	if (!access(cmd, F_OK)) {
+		umount(cmd);
+		rmdir(cmd);
+	}
+	snprintf(cmd, sizeof(cmd), "%s/mnt", s->dir);
+	rmdir(cmd);
+	rmdir(s->dir);
+	if (s->kmsg >= 0)
+		close(s->kmsg);
+}
+
+static void reclaim_by_request(struct scene *s)
+{
+	/* -EAGAIN only says that there was less than that. */
+	write_under(s->cgroup[B], "memory.reclaim", "40M");
+}
+
+static void reclaim_by_limit(struct scene *s)
+{
+	write_under(s->cgroup[B], "memory.max", "64K");
+	write_under(s->cgroup[B], "memory.max", "max");
+}
+
+/* Take memory until tasks reclaim for themselves, a few times over. */
+static void hog(long stalls)
+{
+	const size_t step = 4 << 20;
+	long start = vm_event("allocstall_normal") + vm_event("allocstall_dma32") +
+		     vm_event("allocstall_movable");
+	unsigned long total = sysconf(_SC_PHYS_PAGES) * getpagesize();
+
+	write_text("/proc/self/oom_score_adj", "1000");
+	for (unsigned long taken = 0; taken < total; taken += step) {
+		char *mem = mmap(NULL, step, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (mem == MAP_FAILED)
+			break;
+		for (size_t off = 0; off < step; off += 4096)
+			mem[off] = 1;
+		if (vm_event("allocstall_normal") + vm_event("allocstall_dma32") +
+		    vm_event("allocstall_movable") - start > stalls)
+			break;
+	}
+	_exit(0);
+}
+
+static void reclaim_by_pressure(struct scene *s)
+{
+	pid_t hogs[4];
+
+	/* The dentries are a sliver of memory: have reclaim look there early. */
+	write_text("/proc/sys/vm/vfs_cache_pressure", "10000");
+	for (size_t i = 0; i < ARRAY_SIZE(hogs); i++) {
+		hogs[i] = fork();
+		if (!hogs[i])
+			hog(400);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(hogs); i++)
+		waitpid(hogs[i], NULL, 0);
+}
+
+/* sync, umount and mount again: what is not on the disk now is lost. */
+static bool scene_remount(struct scene *s)
+{
+	sync();
+	return umount_scratch(s) && mount_scratch(s);
+}
+
+FIXTURE(dontcache) {
+	struct scene scene;
+};
+
+FIXTURE_VARIANT(dontcache) {
+	const char *fs;
+};
+
+FIXTURE_VARIANT_ADD(dontcache, xfs) { .fs = "xfs" };
+FIXTURE_VARIANT_ADD(dontcache, ext4) { .fs = "ext4" };
+FIXTURE_VARIANT_ADD(dontcache, btrfs) { .fs = "btrfs" };
+FIXTURE_VARIANT_ADD(dontcache, f2fs) { .fs = "f2fs" };
+
+FIXTURE_SETUP(dontcache)
+{
+	if (!scene_setup(&self->scene, variant->fs, NR_FILES)) {
+		scene_teardown(&self->scene);
+		SKIP(return, "%s", self->scene.why);
+	}
+	ASSERT_TRUE(scene_dirty(&self->scene))
+		TH_LOG("%s", self->scene.why);
+	if (!self->scene.marked)
+		ksft_print_msg("%s can not mark inodes: checks plain pruning\n", variant->fs);
+}
+
+FIXTURE_TEARDOWN(dontcache)
+{
+	scene_teardown(&self->scene);
+}
+
+/* What holds after every kind of reclaim. */
+static void expect_nothing_lost(struct __test_metadata *_metadata, struct scene *s)
+{
+	int lost;
+
+	ASSERT_TRUE(scene_remount(s))
+		TH_LOG("%s", s->why);
+	lost = lost_files(s);
+	EXPECT_EQ(0, lost)
+		TH_LOG("%s: %d of %d files lost", s->fs, lost, s->nr_files);
+	EXPECT_EQ(0, kernel_warnings(s));
+	EXPECT_EQ(s->writes, vm_event("reclaim_writepages"));
+}
+
+/* What holds where the test's own task did the reclaim. */
+static void expect_kept_unwritten(struct __test_metadata *_metadata, struct scene *s)
+{
+	long written = inodes_written_by_us(s);
+
+	if (written < 0)
+		ksft_print_msg("no tracefs: not checked who writes\n");
+	else
+		EXPECT_EQ(0, written)
+			TH_LOG("%s: reclaim wrote %ld inodes itself", s->fs, written);
+	/* Without this the test would not have reached what it is about. */
+	if (s->marked && s->kept >= 0)
+		EXPECT_GE(vm_event("reclaim_inode_dirty") - s->kept,
+			  NR_FILES * 9 / 10);
+}
+
+TEST_F_TIMEOUT(dontcache, memory_reclaim, 240)
+{
+	reclaim_by_request(&self->scene);
+	expect_kept_unwritten(_metadata, &self->scene);
+	expect_nothing_lost(_metadata, &self->scene);
+}
+
+TEST_F_TIMEOUT(dontcache, memcg_limit, 240)
+{
+	reclaim_by_limit(&self->scene);
+	expect_kept_unwritten(_metadata, &self->scene);
+	expect_nothing_lost(_metadata, &self->scene);
+}
+
+TEST_F_TIMEOUT(dontcache, global_pressure, 480)
+{
+	struct scene *s = &self->scene;
+
+	reclaim_by_pressure(s);
+	/* The flushers run too, so how many were still dirty is not fixed. */
+	if (s->marked && s->kept >= 0)
+		EXPECT_GT(vm_event("reclaim_inode_dirty") - s->kept, 0);
+	expect_nothing_lost(_metadata, &self->scene);
+}
+
+/* An inode that waited for its writeback is ordinary prey afterwards. */
+TEST_F_TIMEOUT(dontcache, freed_when_clean, 240)
+{
+	struct scene *s = &self->scene;
+	long freed = 0;
+
+	reclaim_by_request(s);
+	sync();
+	for (int i = 0; i < 10 && freed < NR_FILES * 9 / 10; i++) {
+		/* The page cache first: an inode with folios is not on the LRU. */
+		write_text("/proc/sys/vm/drop_caches", "1");
+		/* Where nothing is marked, A's dentries still hold the inodes. */
+		write_under(s->cgroup[A], "memory.reclaim", "40M");
+		reclaim_by_request(s);
+		freed = s->inodes - nr_inodes();
+	}
+	EXPECT_GE(freed, NR_FILES * 9 / 10)
+		TH_LOG("%s: %ld of %d inodes freed", s->fs, freed, NR_FILES);
+	expect_nothing_lost(_metadata, &self->scene);
+}
+
+static int demo(const char *fs)
+{
+	long kept = 0, written;
+	struct scene s;
+	int lost, warned;
+
+	if (!scene_setup(&s, fs, NR_FILES_DEMO) || !scene_dirty(&s)) {
+		printf("can not run: %s\n", s.why);
+		scene_teardown(&s);
+		return KSFT_SKIP;
+	}
+	reclaim_by_request(&s);
+	written = inodes_written_by_us(&s);
+	if (s.kept >= 0)
+		kept = vm_event("reclaim_inode_dirty") - s.kept;
+	if (!scene_remount(&s)) {
+		printf("can not run: %s\n", s.why);
+		scene_teardown(&s);
+		return KSFT_FAIL;
+	}
+	lost = lost_files(&s);
+	warned = kernel_warnings(&s);
+	printf("fs=%s files=%d lost=%d written_by_reclaim=%ld kept=%ld warnings=%d\n",
+	       fs, s.nr_files, lost, written, kept, warned);
+	scene_teardown(&s);
+	return lost ? KSFT_FAIL : KSFT_PASS;
+}
+
+int main(int argc, char **argv)
+{
+	const char *fs = argc > 2 ? argv[2] : "xfs";
+
+	if (argc < 2 || strcmp(argv[1], "--demo"))
+		return test_harness_run(argc, argv);
+	for (size_t i = 0; i < ARRAY_SIZE(filesystems); i++) {
+		if (!strcmp(fs, filesystems[i]))
+			return demo(filesystems[i]);
+	}
+	fprintf(stderr, "%s: no such filesystem here; use xfs, ext4, btrfs or f2fs\n", fs);
+	return 2;
+}

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from toy import Toy
-
 from lr import series
 from lr.ui import Fail
+from toy import Toy
 
 
 def rebase(toy: Toy, script: str) -> None:
@@ -143,7 +142,7 @@ def test_new_first_commit_takes_its_successors_section(made: Toy) -> None:
 
 
 def test_reworded_commit_keeps_its_section(made: Toy) -> None:
-    rebase(made, "1s/$/\\nexec git -c user.name=D -c user.email=d@d commit -q --amend -m \"mm\\/vmscan: say 10\"/")
+    rebase(made, '1s/$/\\nexec git -c user.name=D -c user.email=d@d commit -q --amend -m "mm\\/vmscan: say 10"/')
     made.save()
     entry = series.load(made.root).entries[0]
     assert (entry.name, entry.section) == ("mm-vmscan-say-10.patch", "first")

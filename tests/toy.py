@@ -72,7 +72,7 @@ class Toy:
 
     def git(self, *words: str, env: dict[str, str] | None = None) -> str:
         """Ordinary git, as the developer uses it in build/linux."""
-        who = ["-c", "user.name=Dev", "-c", "user.email=dev@example.org"]
+        who = ["-c", "user.name=Dev", "-c", "user.email=dev@example.org", "-c", "core.fsync=none"]
         done = subprocess.run(
             ["git", *who, *words],
             cwd=self.linux,
@@ -140,6 +140,8 @@ def with_series(toy: Toy) -> Toy:
     text = (toy.root / "series").read_text()
     first, second, *rest = text.splitlines()
     comment = "# SPDX-License-Identifier: GPL-2.0-only\n# What this is.\n\n"
-    toy.write("series", f"{comment}[first]\n{first}\n\n# about it\n[second]\n# the core\n{second}\n" + "\n".join(rest) + "\n")
+    toy.write(
+        "series", f"{comment}[first]\n{first}\n\n# about it\n[second]\n# the core\n{second}\n" + "\n".join(rest) + "\n"
+    )
     toy.tree()
     return toy

@@ -15,6 +15,7 @@
 #include <linux/shrinker.h>
 #include <linux/swap.h>
 #include <linux/vmstat.h>
+#include <linux/workqueue.h>
 #include <linux/writeback.h>
 
 #include "../internal.h"
@@ -139,6 +140,18 @@ static struct inode *new_test_inode(struct kunit *test)
 	return inode;
 }
 
+static void tag_mapping(struct kunit *test, struct address_space *mapping,
+			xa_mark_t tag)
+{
+	struct xarray *xa = &mapping->i_pages;
+
+	KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_irq(xa, 1, xa_mk_value(1),
+							GFP_KERNEL)));
+	xa_lock_irq(xa);
+	__xa_set_mark(xa, 1, tag);
+	xa_unlock_irq(xa);
+}
+
 static void iput_in_reclaim(struct inode *inode)
 {
 	struct reclaim_state rs = { };
@@ -155,12 +168,23 @@ static void set_state(struct inode *inode, unsigned int state)
 	spin_unlock(&inode->i_lock);
 }
 
-static void clear_state(struct inode *inode, unsigned int state)
+/*
+ * The end of a flusher's work, in case the inode is waited for instead of
+ * kept: a test that hangs says less than one that fails.
+ */
+static struct inode *inode_in_sync;
+
+static void end_sync(struct work_struct *work)
 {
+	struct inode *inode = inode_in_sync;
+
 	spin_lock(&inode->i_lock);
-	inode_state_clear(inode, state);
+	inode_state_clear(inode, I_SYNC);
+	inode_wake_up_bit(inode, __I_SYNC);
 	spin_unlock(&inode->i_lock);
 }
+
+static DECLARE_DELAYED_WORK(end_sync_work, end_sync);
 
 /* Put back what the case did by hand and let the inode go. */
 static void drop_kept_inode(struct kunit *test, const struct iput_case *c)
@@ -171,7 +195,6 @@ static void drop_kept_inode(struct kunit *test, const struct iput_case *c)
 	KUNIT_ASSERT_NOT_NULL(test, inode);
 	if (c->tagged)
 		xa_destroy(&inode->i_mapping->i_pages);
-	clear_state(inode, I_SYNC);
 	set_state(inode, I_DONTCACHE);
 	iput(inode);
 	KUNIT_EXPECT_EQ(test, nr_evicted, 1);
@@ -184,15 +207,8 @@ static void iput_test(struct kunit *test)
 	struct inode *inode = new_test_inode(test);
 	unsigned long before = nr_counted(test);
 
-	if (c->tagged) {
-		struct xarray *xa = &inode->i_mapping->i_pages;
-
-		KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_irq(xa, 1, xa_mk_value(1),
-								GFP_KERNEL)));
-		xa_lock_irq(xa);
-		__xa_set_mark(xa, 1, c->tag);
-		xa_unlock_irq(xa);
-	}
+	if (c->tagged)
+		tag_mapping(test, inode->i_mapping, c->tag);
 	if (c->dirty)
 		__mark_inode_dirty(inode, c->dirty);
 	set_state(inode, c->state);
@@ -201,11 +217,18 @@ static void iput_test(struct kunit *test)
 	if (c->inactive)
 		mnt->mnt_sb->s_flags &= ~SB_ACTIVE;
 
+	if (c->state & I_SYNC) {
+		inode_in_sync = inode;
+		schedule_delayed_work(&end_sync_work, HZ);
+	}
+
 	if (c->in_reclaim)
 		iput_in_reclaim(inode);
 	else
 		iput(inode);
 	mnt->mnt_sb->s_flags |= SB_ACTIVE;
+	if (c->state & I_SYNC)
+		flush_delayed_work(&end_sync_work);
 
 	KUNIT_EXPECT_EQ(test, nr_evicted, c->kept ? 0 : 1);
 	KUNIT_EXPECT_EQ(test, nr_written, c->written);
@@ -224,14 +247,15 @@ static void kept_inode_is_freed_test(struct kunit *test)
 	struct inode *inode = new_test_inode(test);
 	int nid;
 
-	set_state(inode, I_DONTCACHE | I_SYNC);
+	tag_mapping(test, inode->i_mapping, PAGECACHE_TAG_WRITEBACK);
+	set_state(inode, I_DONTCACHE);
 	iput_in_reclaim(inode);
 	KUNIT_ASSERT_EQ(test, nr_evicted, 0);
 	KUNIT_EXPECT_TRUE(test, list_empty(&inode->i_lru));
 
-	/* What inode_sync_complete() does at the end of a flusher's work. */
+	/* What the removal of the last folio does. */
+	xa_destroy(&inode->i_mapping->i_pages);
 	spin_lock(&inode->i_lock);
-	inode_state_clear(inode, I_SYNC);
 	inode_lru_list_add(inode);
 	spin_unlock(&inode->i_lock);
 	KUNIT_EXPECT_FALSE(test, list_empty(&inode->i_lru));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An apt root of our own: fetches one Debian package, signature checked by apt, without touching the system's sources."""
+"""An apt root of our own: fetches one Debian package, signature checked, without touching the system's sources."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class AptRoot:
             'APT::Get::List-Cleanup "false";',
             'APT::Update::Error-Mode "any";',
             'Acquire::Languages "none";',
-            'Acquire::Retries "2";',
+            'Acquire::Retries "1";',
             # The user _apt may be unable to enter our folder; apt would warn on each download.
             'APT::Sandbox::User "root";',
         ]

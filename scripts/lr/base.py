@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The base kernel: chosen (locked Debian package, a tarball, a git clone), fetched, checked, imported as a root commit."""
+"""The base kernel: chosen (locked Debian package, tarball, git clone), fetched, checked, imported as a root commit."""
 
 from __future__ import annotations
 
@@ -199,7 +199,9 @@ def fetch(layout: Layout, lock: Lock, etc: Path = apt.ETC_APT) -> tuple[apt.Pack
             raise Fail(f"the base kernel cannot be fetched ({errors[0]}); check the network, or {WAY_OUT}")
         if not chosen:
             raise Fail(f"no suite of {root.uri} has {lock.package} any more; {WAY_OUT}")
-        notice(f"{lock.package} {lock.version} (bases/7.3.lock) is not to be had; using {chosen.version}, {chosen.suite}")
+        notice(
+            f"{lock.package} {lock.version} (bases/7.3.lock) is not to be had; using {chosen.version}, {chosen.suite}"
+        )
     deb = archives / f"{lock.package}_{chosen.version}_all.deb"
     if not (deb.is_file() and sha256(deb) == chosen.sha256):
         part = home / "download.part"
@@ -224,13 +226,17 @@ def _tarball_of(layout: Layout, deb: Path, package: apt.Package) -> tuple[str, P
         left.stdout.close()
         if left.wait() != 0 or right.returncode != 0:
             out.unlink()
-            raise Fail(f"{deb.name} ({package.version}) holds no kernel tarball; remove build/apt and run the same again")
+            raise Fail(
+                f"{deb.name} ({package.version}) holds no kernel tarball; remove build/apt and run the same again"
+            )
     return sha256(out), out
 
 
 def kernel_version(makefile: str) -> str | None:
     """VERSION.PATCHLEVEL.SUBLEVEL of a kernel's top Makefile."""
-    found: dict[str, str] = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)\s*=[ \t]*(\S*)", makefile, re.MULTILINE))
+    found: dict[str, str] = dict(
+        re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)\s*=[ \t]*(\S*)", makefile, re.MULTILINE)
+    )
     if not found.get("VERSION") or not found.get("PATCHLEVEL"):
         return None
     sub = found.get("SUBLEVEL", "")
@@ -373,7 +379,9 @@ def _import_clone(layout: Layout, wish: Wish, lock: Lock, into: Git | None) -> B
             packer.stdout.close()
             said = packer.stderr.read().decode(errors="replace").strip().splitlines()
         if packer.returncode != 0 or taken.returncode != 0:
-            raise Fail(f"{what}: cannot be read ({said[0] if said else 'git pack-objects failed'}); is the clone complete?")
+            raise Fail(
+                f"{what}: cannot be read ({said[0] if said else 'git pack-objects failed'}); is the clone complete?"
+            )
         ours = _tree_with_ignores(git, tree.decode())
         base = Base("git", f"git {commit}", version, ours, _root_commit(git, ours, version), upstream_commit=commit)
         if into is None:

@@ -109,6 +109,8 @@ def fragments(layout: Layout, spec: Target) -> list[Path]:
     files = [layout.configs / "reclaim.config"]
     if spec.debug:
         files.append(layout.configs / "reclaim-debug.config")
+    if spec.name == "bisect":
+        files.append(layout.configs / "reclaim-bisect.config")
     for file in files:
         if not file.exists():
             raise Fail(f"{file}: the configuration fragment is missing; is the checkout complete?")

@@ -95,7 +95,9 @@ def _refuse_wrong_files(git: Git, base: str, items: Sequence[Item]) -> None:
             raise Fail(f"{name}: changes {path}, an overlay file of {owners[path]}; change that file itself")
         raise Fail(f"{name}: {path} is not in the base; a new file lies in the repository at its kernel path, not here")
     for path in sorted(git.present(base, sorted(owners))):
-        raise Fail(f"{path}: overlay file of {owners[path]}, but the base has it; carry the change as hunks in the patch")
+        raise Fail(
+            f"{path}: overlay file of {owners[path]}, but the base has it; carry the change as hunks in the patch"
+        )
 
 
 class Composer:
@@ -104,7 +106,7 @@ class Composer:
     def __init__(self, git: Git, who: Identity | None = None) -> None:
         self.git, self.who = git, who or Identity()
         self.offsets: list[str] = []
-        self._index = {"GIT_INDEX_FILE": str(git.directory / f"lr-index-{os.getpid()}")}
+        self._index = {"GIT_INDEX_FILE": str(git.directory / f"lr-index-{os.getpid()}-{id(self):x}")}
         self._cache_path = git.directory / "lr" / "composed.json"
 
     def compose(self, base: str, items: Sequence[Item], message: Callable[[Patch], str] | None = None) -> list[str]:
@@ -320,7 +322,7 @@ def _finish_interrupted(layout: Layout, git: Git, state: State) -> None:
 
 
 def ensure_tree(layout: Layout, strict: bool = False, wish: bases.Wish | None = None) -> State:
-    """Bring build/linux up to the series. With nothing to do, work that is not saved is only mentioned; strict: a Fail."""
+    """Bring build/linux up to the series. Nothing to do: unsaved work is only mentioned; with strict it is a Fail."""
     with states.locked(layout):
         return _ensure(layout, strict, wish if wish is not None else bases.wish_from_environment())
 
@@ -341,7 +343,7 @@ def _ensure(layout: Layout, strict: bool, wish: bases.Wish) -> State:
         same = found == state.base and inputs == state.inputs
         if work and (strict or not same):
             raise Fail(_unsaved_text(work))
-        at_home = git.resolve("HEAD") == state.composed 
+        at_home = git.resolve("HEAD") == state.composed
         if same and (work or at_home):
             if work:
                 notice(_unsaved_text(work) + "; used as it is")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A thin wrapper of git's plumbing whose results depend on nothing of the user's: no configuration, no GIT_* variables."""
+"""A thin wrapper of git's plumbing whose results depend on nothing of the user's, be it configuration or GIT_*."""
 
 from __future__ import annotations
 
@@ -82,12 +82,14 @@ class Change:
     status: str
 
 
-class GitError(Exception):
+class GitError(Fail):
     """A git command failed; holds what it printed."""
 
     def __init__(self, words: Sequence[str], status: int, stderr: str) -> None:
         self.words, self.status, self.stderr = list(words), status, stderr
-        super().__init__(f"git {' '.join(self.words[:3])} failed (exit {status}): {stderr.strip()[-300:]}")
+        super().__init__(
+            f"git {' '.join(self.words[:3])} failed (exit {status}): {' | '.join(stderr.strip().splitlines()[-2:])}"
+        )
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -112,10 +114,13 @@ def user_environment() -> dict[str, str]:
 
 
 class Git:
-    """One repository: its git folder, and its work tree where it has one."""
+    """One repository: its git folder, and its work tree where it has one.
 
-    def __init__(self, directory: Path, worktree: Path | None = None) -> None:
-        self.directory, self.worktree = directory, worktree
+    What we write into build/linux can be made again, so it need not survive a power cut (durable: it must).
+    """
+
+    def __init__(self, directory: Path, worktree: Path | None = None, durable: bool = False) -> None:
+        self.directory, self.worktree, self.durable = directory, worktree, durable
 
     @classmethod
     def of(cls, worktree: Path) -> Git:
@@ -136,7 +141,8 @@ class Git:
         where = [f"--git-dir={self.directory}"]
         if self.worktree is not None:
             where.append(f"--work-tree={self.worktree}")
-        settings = [word for item in _FIXED for word in ("-c", item)]
+        fixed = (*_FIXED, f"core.fsync={'default' if self.durable else 'none'}")
+        settings = [word for item in fixed for word in ("-c", item)]
         pathspecs = ["--literal-pathspecs"] if literal else []
         return ["git", *settings, "-c", f"diff.cpp.xfuncname={_C_FUNCTION}", *pathspecs, *where, *args]
 
@@ -148,7 +154,7 @@ class Git:
         check: bool = True,
         literal: bool = True,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run one command, whose paths are no patterns unless literal is false; GitError when check is set and it fails."""
+        """Run one command; its paths are no patterns unless literal is false. Fails as GitError when check is set."""
         try:
             done = subprocess.run(
                 self.words(args, literal),
@@ -184,7 +190,11 @@ class Git:
 
     def write_blob(self, content: bytes) -> str:
         """Store bytes; returns the blob."""
-        return self.run("hash-object", "-w", "-t", "blob", "--stdin", "--no-filters", text_in=content).stdout.decode().strip()
+        return (
+            self.run("hash-object", "-w", "-t", "blob", "--stdin", "--no-filters", text_in=content)
+            .stdout.decode()
+            .strip()
+        )
 
     def commit_tree(self, tree: str, parents: Iterable[str], message: str, who: Identity) -> str:
         """A commit object; no reference moves."""

@@ -71,7 +71,9 @@ def read_commits(git: Git, base: str, commits: Sequence[str]) -> list[Saved]:
         message = git.message(commit)
         label = f"{commit[:12]} ({message.split(chr(10))[0][:60]})"
         if match := _UNFINISHED.match(message):
-            raise Fail(f"{label}: a {match[1]}! commit; fold it in first: git -C build/linux rebase -i --autosquash base")
+            raise Fail(
+                f"{label}: a {match[1]}! commit; fold it in first: git -C build/linux rebase -i --autosquash base"
+            )
         overlay = {}
         for change in found:
             if change.path in in_base:
@@ -187,7 +189,9 @@ def hand_edits(root: Path, state: State, files: dict[str, tuple[str, bytes]]) ->
     return found
 
 
-def _validate(layout: Layout, git: Git, state: State, files: dict[str, tuple[str, bytes]], saved: Sequence[Saved]) -> list[str]:
+def _validate(
+    layout: Layout, git: Git, state: State, files: dict[str, tuple[str, bytes]], saved: Sequence[Saved]
+) -> list[str]:
     """Compose the files from a folder of their own: each commit must come out with the tree it was saved from."""
     part = layout.build / "save.part"
     shutil.rmtree(part, ignore_errors=True)
@@ -264,7 +268,7 @@ def _old_series(layout: Layout) -> tuple[Series, list[compose.Item]]:
             parsed = patches.parse(path.read_bytes(), entry.name)
         except (Fail, OSError):
             continue
-        items.append(compose.Item(entry, parsed, {name: ("", b"") for name in entry.paths}))
+        items.append(compose.Item(entry, parsed, dict.fromkeys(entry.paths, ("", b""))))
     return old, items
 
 
@@ -303,7 +307,9 @@ def _adopt(
 def main(argv: list[str]) -> int:
     """The verb."""
     words = argparse.ArgumentParser(prog="save", description=__doc__)
-    words.add_argument("--force", default=env("FORCE", "0"), help="1: overwrite newer edits, keeping copies in build/kept")
+    words.add_argument(
+        "--force", default=env("FORCE", "0"), help="1: overwrite newer edits, keeping copies in build/kept"
+    )
     options = words.parse_args(argv)
     number, changed = save(here(), flag("FORCE", options.force))
     say(f"saved {number} commits; " + (f"{len(changed)} files changed" if changed else "nothing changed"))

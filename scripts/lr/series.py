@@ -79,13 +79,18 @@ def parse(text: str) -> Series:
         if match := _SECTION.match(line.rstrip()):
             section = match["name"]
             # A section met again keeps both comments: nothing a person wrote gets lost.
-            series.leads[section] = series.leads.get(section, []) + lead
+            if section not in series.leads:
+                series.leads[section] = lead
+            elif any(lead):
+                series.leads[section] += lead
         elif line[0] in " \t":
             if not series.entries:
                 raise Fail(f"series:{number}: {words}: an overlay file with no patch above it")
             _check_path(words, f"series:{number}")
             if words in owners:
-                raise Fail(f"series:{number}: {words} belongs to {owners[words]} already; an overlay file has one patch")
+                raise Fail(
+                    f"series:{number}: {words} belongs to {owners[words]} already; an overlay file has one patch"
+                )
             owners[words] = series.entries[-1].name
             series.entries[-1].overlay.append(Overlay(words, lead))
         elif _PATCH.match(words):
@@ -171,7 +176,7 @@ def ownership(root: Path, series: Series) -> list[str]:
     wrong = []
     listed = {f"patches/{entry.name}": "series" for entry in series.entries}
     for entry in series.entries:
-        listed |= {path: entry.name for path in entry.paths}
+        listed |= dict.fromkeys(entry.paths, entry.name)
     for path, owner in listed.items():
         if file_mode(root / path) is None:
             what = "is not a plain file" if os.path.lexists(root / path) else "is not there"

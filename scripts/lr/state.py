@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the tools remember of build/linux between runs: its base, what was composed from which files. Lies in its .git."""
+"""What the tools remember of build/linux between runs, in its .git: its base, what was composed from which files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `clean`: remove build/, except work in it that is not saved. Needs no build/venv, which it removes too."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+
+from lr import compose
+from lr import state as states
+from lr.git import Git
+from lr.layout import Layout, here
+from lr.options import env, flag
+from lr.ui import Fail, say
+
+
+def work_in(layout: Layout) -> list[str]:
+    """What build/linux holds that would be lost: all that tree would refuse to overwrite, other branches, stashes."""
+    if not layout.linux.exists():
+        return []
+    try:
+        state = states.load(layout.linux)
+    except Fail as exc:
+        return [str(exc)]
+    if state is None:
+        return ["it was not made by `make tree`"]
+    git = Git.of(layout.linux)
+    found = [work.text for work in compose.unsaved(git, state)]
+    branches = git.text("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/stash").splitlines()
+    ahead = []
+    for branch in branches:
+        # Commits that a save took over lie under refs/lr/kept: they are in the series.
+        rest = git.text("rev-list", branch, "--not", state.composed, "--glob=refs/lr/kept/*", "--glob=refs/lr/base/*")
+        if branch != "series" and rest:
+            ahead.append(branch)
+    return found + ([f"other branches or stashes: {', '.join(ahead[:3])}"] if ahead else [])
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def clean(layout: Layout, force: bool = False) -> list[str]:
+    """Remove what was built; returns what was kept and why."""
+    if not layout.build.is_dir():
+        return []
+    kept: dict[Path, str] = {}
+    if not force:
+        if work := work_in(layout):
+            kept[layout.linux] = "; ".join(work)
+        if (layout.build / "kept").exists():
+            kept[layout.build / "kept"] = "copies of files that save overwrote"
+    with states.locked(layout):
+        for path in sorted(layout.build.iterdir()):
+            if path not in kept and path.name != ".tree-lock":
+                _remove(path)
+    if layout.linux in kept:
+        git = Git.of(layout.linux)
+        if git.directory.is_dir():
+            git.run("worktree", "prune", check=False)
+    else:
+        (layout.build / ".tree-lock").unlink()
+    if not any(layout.build.iterdir()):
+        layout.build.rmdir()
+    return [f"{os.path.relpath(path, layout.root)}: {why}" for path, why in kept.items()]
+
+
+def main(argv: list[str]) -> int:
+    """The verb."""
+    words = argparse.ArgumentParser(prog="clean", description=__doc__)
+    words.add_argument("--force", default=env("FORCE", "0"), help="1: remove work that is not saved, too")
+    kept = clean(here(), flag("FORCE", words.parse_args(argv).force))
+    for line in kept:
+        say(f"kept {line}")
+    say("build/ is removed" if not kept else "the rest of build/ is removed; FORCE=1 removes this too")
+    return 0

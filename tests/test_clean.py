@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb clean: everything goes but work that is not saved."""
+
+from __future__ import annotations
+
+from lr.clean import clean
+from toy import Toy
+
+
+def test_all_goes_when_all_is_saved(made: Toy) -> None:
+    (made.layout.build / "obj").mkdir()
+    assert clean(made.layout) == []
+    assert not made.layout.build.exists() and made.layout.series.exists()
+    assert clean(made.layout) == []
+
+
+def test_unsaved_work_stays_and_is_named(made: Toy) -> None:
+    (made.layout.build / "obj").mkdir()
+    made.edit("fs/inode.c", "int a", "int z")
+    assert clean(made.layout) == ["build/linux: 1 edited file: fs/inode.c"]
+    assert (made.linux / "fs/inode.c").read_text().startswith("int z")
+    assert not (made.layout.build / "obj").exists()
+    assert clean(made.layout, force=True) == []
+    assert not made.layout.build.exists()
+
+
+def test_commits_stashes_branches_and_copies_stay(made: Toy) -> None:
+    made.git("checkout", "-q", "-b", "idea")
+    made.add("lib/idea.c", "")
+    made.commit("lib: idea")
+    made.git("checkout", "-q", "series")
+    made.edit("fs/inode.c", "int a", "int z")
+    made.git("stash")
+    (made.layout.build / "kept").mkdir()
+    assert clean(made.layout) == [
+        "build/linux: other branches or stashes: idea, stash",
+        "build/kept: copies of files that save overwrote",
+    ]
+    made.tree()
+
+
+def test_foreign_build_linux_stays(toy: Toy) -> None:
+    toy.add("precious", "x")
+    assert clean(toy.layout) == ["build/linux: it was not made by `make tree`"]
+    assert (toy.linux / "precious").exists()

@@ -90,12 +90,13 @@ def test_missing_tarball(toy: Toy) -> None:
     assert not toy.linux.exists()
 
 
-def test_truncated_tarball(toy: Toy) -> None:
+def test_truncated_tarball(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
     short = toy.tarball.with_name("short.tar.xz")
     short.write_bytes(toy.tarball.read_bytes()[:-60])
     with pytest.raises(Fail, match=r"^BASE_TARBALL=.*short.tar.xz: cannot be unpacked \(.*\); truncated, or the disk"):
         toy.tree(wish=Wish("tarball", short))
     assert not toy.linux.exists() and not list(toy.layout.build.glob("linux*"))
+    assert "unpack the base kernel: FAILED" in capsys.readouterr().err
     toy.tree()
 
 

@@ -118,6 +118,15 @@ def test_selftest_options() -> None:
         selftest.parse_tests("a;rm")
 
 
+def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    source = tmp_path / "tools/testing/selftests/mm/reclaim_a.c"
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    with pytest.raises(Fail, match="TEST=nope: no such program; there are reclaim_a"):
+        selftest.collect(Layout(tmp_path), "series", False, "reclaim_a:x nope", "", 60)
+    assert not (tmp_path / "build").exists()
+
+
 def test_kunit_parts(tmp_path: Path) -> None:
     assert kunit.glob_of("") == "*"
     with pytest.raises(Fail, match="FILTER"):

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from lr.clean import clean
 from toy import Toy
 
@@ -43,3 +46,17 @@ def test_foreign_build_linux_stays(toy: Toy) -> None:
     toy.add("precious", "x")
     assert clean(toy.layout) == ["build/linux: it was not made by `make tree`"]
     assert (toy.linux / "precious").exists()
+
+
+def test_an_interrupted_clean_leaves_nothing_that_looks_like_work(made: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lr.clean.shutil.rmtree", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            clean(made.layout)
+    assert not made.linux.exists() and (made.layout.build / "linux.gone").exists()
+    made.tree()
+    assert clean(made.layout) == []
+    assert not made.layout.build.exists()

@@ -129,6 +129,9 @@ def test_mistakes(covered: Toy, tmp_path: Path) -> None:
     (tmp_path / "trailers").write_text("hello\n")
     with pytest.raises(Fail, match=r"'hello' is no trailer"):
         mbox.read_trailers(tmp_path / "trailers")
+    (tmp_path / "trailers").write_bytes(b"Signed-off-by: J\xfcrgen <j@j>\n")
+    with pytest.raises(Fail, match=r"TRAILERS=.*: not UTF-8"):
+        mbox.read_trailers(tmp_path / "trailers")
 
 
 def test_no_identity(covered: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

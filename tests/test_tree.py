@@ -54,7 +54,7 @@ def test_staged_work_and_a_rebase_are_kept(made: Toy) -> None:
     assert_refused(made, "1 edited file: fs/inode.c")
     made.git("reset", "-q", "--hard")
     (made.linux / ".git/rebase-merge").mkdir()
-    assert_refused(made, "a rebase in progress")
+    assert_refused(made, "a rebase in progress; finish or abort what is in progress")
 
 
 def test_commits_are_kept(made: Toy) -> None:

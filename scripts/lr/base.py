@@ -307,9 +307,9 @@ def _import_tarball(layout: Layout, tarball: Path, what: str, asked: Base, into:
         words = ["tar", "-x", "-f", str(tarball), "--strip-components=1", "--no-same-owner"]
         # tar starts xz by itself; this lets it use all cores.
         error = apt.wait_for(words, folder, {"LC_ALL": "C", "XZ_DEFAULTS": "-T0"}, shown.update)
-    if error:
-        shutil.rmtree(folder)
-        raise Fail(f"{what}: cannot be unpacked ({error.strip().splitlines()[0]}); truncated, or the disk is full?")
+        if error:
+            shutil.rmtree(folder)
+            raise Fail(f"{what}: cannot be unpacked ({error.strip().splitlines()[0]}); truncated, or the disk is full?")
     makefile = folder / "Makefile"
     try:
         version = _checked_version(makefile.read_text() if makefile.is_file() else "", what)

@@ -40,7 +40,13 @@ def work_in(layout: Layout) -> list[str]:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        # Out of its place first: half a build/linux, left by an interrupt, would look like somebody's work.
+        gone = path.with_name(path.name.removesuffix(".gone") + ".gone")
+        if gone != path:
+            if gone.exists():
+                shutil.rmtree(gone)
+            path.rename(gone)
+        shutil.rmtree(gone)
     else:
         path.unlink()
 
@@ -57,7 +63,7 @@ def clean(layout: Layout, force: bool = False) -> list[str]:
             kept[layout.build / "kept"] = "copies of files that save overwrote"
     with states.locked(layout):
         for path in sorted(layout.build.iterdir()):
-            if path not in kept and path.name != ".tree-lock":
+            if path not in kept and path.name != ".tree-lock" and os.path.lexists(path):
                 _remove(path)
     if layout.linux in kept:
         git = Git.of(layout.linux)

@@ -240,6 +240,8 @@ def few(things: Sequence[str], word: str) -> str:
 
 def _unsaved_text(found: Sequence[Work]) -> str:
     how = "`make save` keeps it" if all(work.committed for work in found) else "commit it, then `make save` keeps it"
+    if any(work.text.endswith(" in progress") for work in found):
+        how = "finish or abort what is in progress (git -C build/linux status tells how), then `make save` keeps it"
     return f"build/linux holds work that is not saved: {'; '.join(work.text for work in found)}; {how}"
 
 

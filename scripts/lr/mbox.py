@@ -46,9 +46,11 @@ def identity(folder: Path) -> Identity:
 def read_trailers(path: Path) -> list[str]:
     """The trailers that go under each message."""
     try:
-        lines = [line.rstrip() for line in path.read_text().splitlines() if line.strip()]
+        lines = [line.rstrip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except OSError as exc:
         raise Fail(f"TRAILERS={path}: cannot be read ({exc.strerror})") from exc
+    except UnicodeDecodeError as exc:
+        raise Fail(f"TRAILERS={path}: not UTF-8; convert it") from exc
     for line in lines:
         if not _TRAILER.match(line):
             raise Fail(f"TRAILERS={path}: {line[:60]!r} is no trailer; a line is like `Signed-off-by: Name <mail>`")

@@ -60,6 +60,14 @@ def parse_tests(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def refuse_unknown(layout: Layout, selection: Sequence[str]) -> None:
+    """Fail, before half an hour of building, if a program is none of ours."""
+    ours = [path.stem for path in build.selftest_sources(layout)]
+    for word in selection:
+        if word.split(":")[0] not in ours:
+            raise Fail(f"TEST={word}: no such program; there are {', '.join(ours) or 'none yet'}")
+
+
 def command_of(tests: Sequence[str], cell: Cell) -> str:
     """What runs in the guest."""
     words = [f"LRU_GEN={'1' if cell.lru_gen else '0'}", "bash scripts/guest/selftest.sh"]
@@ -131,14 +139,12 @@ def failures(cases: Sequence[Case], limit: int = 20) -> str:
 def collect(layout: Layout, kernel: str, debug: bool, tests: str, matrix: str, timeout: int) -> list[Case]:
     """The verb's work: check the options, build, run, write JUnit."""
     selection, cells = parse_tests(tests), parse_matrix(matrix)
+    refuse_unknown(layout, selection)
     spec = build.ensure(layout, kernel, debug)
     folder = build.selftests(layout)
     if not any(path.name.startswith("reclaim_") for path in folder.iterdir()):
         say("selftest: the series has no selftest yet")
         return []
-    for word in selection:
-        if not (folder / word.split(":")[0]).exists():
-            raise Fail(f"TEST={word}: no such program in build/selftests")
     label = "selftest" if kernel == "series" and not debug else f"selftest-{spec.name}"
     cases = run_selftests(layout, spec.image, selection, cells, timeout=timeout, label=label)
     write_junit(layout.build / "results" / f"{label}.xml", cases)

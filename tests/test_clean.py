@@ -60,3 +60,11 @@ def test_an_interrupted_clean_leaves_nothing_that_looks_like_work(made: Toy, mon
     made.tree()
     assert clean(made.layout) == []
     assert not made.layout.build.exists()
+
+
+def test_files_that_git_ignores_are_work_too(made: Toy) -> None:
+    (made.linux / ".git" / "info" / "exclude").write_text("*.patch\n*.o\n")
+    (made.linux / "try.patch").write_text("mine")
+    (made.linux / "a.o").write_text("a compiler's")
+    assert clean(made.layout) == ["build/linux: 1 files that git ignores: try.patch"]
+    assert (made.linux / "try.patch").exists()

@@ -138,6 +138,21 @@ def test_second_hunk_of_a_second_file_is_named(made: Toy) -> None:
     assert_refused(made, r"^patches/mm-two-files.patch does not apply: mm/vmscan.c, hunk 2 \(@@ -47,7 \+47,7 @@")
 
 
+def test_a_hunk_that_is_cut_short_is_named(made: Toy) -> None:
+    made.edit("fs/inode.c", "int a", "int z")
+    made.edit("mm/vmscan.c", "line 1\n", "line one\n")
+    made.edit("mm/vmscan.c", "line 50\n", "line fifty\n")
+    made.commit("mm: two files")
+    made.save()
+    path = made.root / "patches/mm-two-files.patch"
+    good = path.read_text()
+    # In the middle, and at the end: git notices the one where the next hunk begins, the other at the end of all.
+    path.write_text(good.replace(" line 2\n", ""))
+    assert_refused(made, r"^patches/mm-two-files.patch is malformed: mm/vmscan.c, hunk 1 \(@@ -1,4 \+1,4 @@\)")
+    path.write_text(good.replace(" line 49\n", ""))
+    assert_refused(made, r"^patches/mm-two-files.patch is malformed: mm/vmscan.c, hunk 2 \(@@ -47,7 \+47,7 @@\)")
+
+
 def test_no_fuzz(made: Toy) -> None:
     # Fuzz would ignore this: only the outermost line of the context differs.
     path = made.root / "patches/mm-vmscan-say-ten.patch"

@@ -59,13 +59,16 @@ def parse(path: Path, text: str) -> Ablation:
         found = _CAUGHT.match(line)
         if found is None:
             raise Fail(
-                f"ablations/{path.name}: {line!r}: write `Caught-by: selftest NAME [cell]` or `Caught-by: kunit SUITE`"
+                f"ablations/{path.name}: {line!r}: write `Caught-by: selftest PROGRAM:CASE lru_gen=on,nodes=2` or `Caught-by: kunit SUITE`"
             )
         cells: tuple[selftest.Cell, ...] = ()
         if found[1] == "selftest":
-            selftest.parse_tests(found[2].replace("*", "x"))
-            # One cell is enough to notice; the usual one unless another is named.
-            cells = selftest.parse_matrix((found[3] or "lru_gen=on,nodes=2").strip("[]"))
+            try:
+                selftest.parse_tests(found[2].replace("*", "x"))
+                # One cell is enough to notice; the usual one unless another is named.
+                cells = selftest.parse_matrix(found[3] or "lru_gen=on,nodes=2")
+            except Fail as exc:
+                raise Fail(f"ablations/{path.name}: {line!r}: {exc}") from exc
         catches.append(Catch(found[1], found[2], cells))
     if not catches:
         raise Fail(f"ablations/{path.name}: no `Caught-by:` line; name the tests that must fail")

@@ -77,6 +77,9 @@ def make_env(layout: Layout) -> dict[str, str]:
         # Holds the source's absolute path, which differs between kernels while what it makes of __FILE__ does not.
         "CCACHE_IGNOREOPTIONS": "-fmacro-prefix-map=*",
         "CCACHE_SLOPPINESS": "time_macros",
+        # The kernel's own -MMD tells the headers, so a miss is preprocessed once and not twice: a first build is what
+        # newcomers and CI wait for. The price: a changed configuration compiles everything again.
+        "CCACHE_DEPEND": "1",
     }
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lr import compose, mbox, save
+from lr import ablate, compose, mbox, save
 from lr import series as listing
 from lr.compose import Composer, Item
 from lr.git import Git, GitError, environment, user_environment
@@ -224,9 +224,10 @@ def _ablations(ctx: Context) -> str:
         ctx.git.run("read-tree", ctx.commits[-1] if ctx.commits else "base", env=index)
         for path in found:
             text = path.read_bytes()
-            head = text.partition(b"\n")[0]
-            if not head.startswith(b"Ablation: ") or b"\nCaught-by: " not in text:
-                wrong.append(f"{path.name}: its head needs `Ablation: what it undoes` and lines `Caught-by: ...`")
+            try:
+                ablate.parse(path, text.decode(errors="replace"))
+            except Fail as exc:
+                wrong.append(str(exc))
             done = ctx.git.run("apply", "--cached", "--check", "-p1", "-", text_in=text, env=index, check=False)
             if done.returncode != 0:
                 wrong.append(f"{path.name} does not apply: {done.stderr.decode(errors='replace').splitlines()[0]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from lr.git import Git
 from lr.layout import Layout, here
 from lr.options import env, flag
 from lr.ui import Fail, say
+
+# What compilers, Python and editors leave in a source tree.
+_MADE = re.compile(r"(?:__pycache__/|\.(?:pyc|o|a|ko|cmd|d|mod|order|swp)$|~$)")
 
 
 def work_in(layout: Layout) -> list[str]:
@@ -35,7 +39,16 @@ def work_in(layout: Layout) -> list[str]:
         rest = git.text("rev-list", branch, "--not", state.composed, "--glob=refs/lr/kept/*", "--glob=refs/lr/base/*")
         if branch != "series" and rest:
             ahead.append(branch)
+    if hidden := _ignored(git):
+        found.append(f"{len(hidden)} files that git ignores: {', '.join(hidden[:3])}")
     return found + ([f"other branches or stashes: {', '.join(ahead[:3])}"] if ahead else [])
+
+
+def _ignored(git: Git) -> list[str]:
+    """Files that the kernel's .gitignore hides (dot files, *.patch) and no build has made: save does not see them."""
+    raw = git.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z").stdout
+    names = raw.decode(errors="surrogateescape").split("\0")
+    return [name for name in names if name and not _MADE.search(name)]
 
 
 def _remove(path: Path) -> None:

@@ -185,6 +185,18 @@ class Composer:
         os.replace(part, self._cache_path)
 
 
+def _place(diff: bytes, line: int) -> str:
+    """The file and the hunk that a line of a diff lies in."""
+    path, number, header = "its hunks", 0, ""
+    # A hunk that is shorter than it says is noticed where the next one begins: that line is not its own.
+    for text in diff.decode(errors="replace").splitlines()[: max(0, line - 1)]:
+        if text.startswith("+++ "):
+            path, number, header = text[4:].removeprefix("b/"), 0, ""
+        elif text.startswith("@@ "):
+            number, header = number + 1, text.split(" @@")[0] + " @@"
+    return f"{path}, hunk {number} ({header}) is not as long as it says" if number else f"{path}, before its first hunk"
+
+
 def _why_not(item: Item, said: Sequence[str]) -> str:
     """The patch, the file and the hunk that git apply refused."""
     name = f"patches/{item.entry.name}"
@@ -197,6 +209,10 @@ def _why_not(item: Item, said: Sequence[str]) -> str:
                         where = f"{diff.path}, hunk {number} ({hunk.header})"
                         return f"{name} does not apply: {where} does not match; correct it, build/linux is as it was"
             return f"{name} does not apply: {match[1]}, near line {match[2]}; correct it, build/linux is as it was"
+    for error in errors:
+        if match := re.match(r"(corrupt patch|patch fragment without header|.*garbage) at line (\d+)", error):
+            where = _place(item.patch.diff, int(match[2]))
+            return f"{name} is malformed: {where}; correct it or `make save` it anew, build/linux is as it was"
     return f"{name} does not apply: {errors[0] if errors else 'git apply failed'}; correct it, build/linux is as it was"
 
 

@@ -104,7 +104,7 @@ def test_trailers_maintainers_ablations(sound: Toy) -> None:
     found = run(sound)
     assert found["no-trailers"].message == "carry trailers, which mbox adds from TRAILERS=: patches/lib-new.patch"
     assert "no F: line of MAINTAINERS covers lib/new.c" in found["maintainers"].message
-    assert "bad.patch: its head needs" in found["ablations"].message
+    assert "bad.patch: the first line must be `Ablation: MECHANISM`" in found["ablations"].message
     assert "bad.patch does not apply: error: patch failed: mm/vmscan.c:9" in found["ablations"].message
 
 

@@ -59,7 +59,8 @@ def parse(path: Path, text: str) -> Ablation:
         found = _CAUGHT.match(line)
         if found is None:
             raise Fail(
-                f"ablations/{path.name}: {line!r}: write `Caught-by: selftest PROGRAM:CASE lru_gen=on,nodes=2` or `Caught-by: kunit SUITE`"
+                f"ablations/{path.name}: {line!r}: write `Caught-by: kunit SUITE` or "
+                "`Caught-by: selftest PROGRAM:CASE lru_gen=on,nodes=2`"
             )
         cells: tuple[selftest.Cell, ...] = ()
         if found[1] == "selftest":

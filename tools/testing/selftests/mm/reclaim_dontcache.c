@@ -485,8 +485,8 @@ static bool scene_dirty(struct scene *s)
 	s->marked = !ret;
 	s->kept = vm_event("reclaim_inode_dirty");
 	s->writes = vm_event("reclaim_writepages");
-	s->inodes = nr_inodes();
 	setup_trace(s);
+	s->inodes = nr_inodes();
 	return true;
 }
 

@@ -135,6 +135,9 @@ static struct inode *new_test_inode(struct kunit *test)
 	inode->i_mode = S_IFREG;
 	set_nlink(inode, 1);
 	insert_inode_hash(inode);
+	/* Writeback takes an inode's ->i_wb for granted; dirtying gives it one. */
+	__mark_inode_dirty(inode, I_DIRTY_SYNC);
+	KUNIT_ASSERT_EQ(test, write_inode_now(inode, 1), 0);
 	nr_written = 0;
 	nr_evicted = 0;
 	return inode;

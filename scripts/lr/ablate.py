@@ -83,7 +83,8 @@ def verdict(catch: Catch, cases: Sequence[Case]) -> str:
     else:
         program, _, case = catch.name.partition(":")
         pattern = f"{program}/{case}" if "." in case else f"{program}/*.{case}" if case else f"{program}/*"
-    named = [case for case in cases if fnmatchcase(case.name, pattern)]
+    # A parametrised KUnit case has one case more for each parameter below it.
+    named = [case for case in cases if fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}/*")]
     if not named:
         return "did not run"
     if any(case.status == "failed" for case in named):

@@ -31,6 +31,8 @@ _NOT_FOR_KERNEL = frozenset(
     "MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES KERNEL DEBUG RUN CPUS MEM NODES DISK TIMEOUT FILTER "
     "TEST MATRIX SECTION TRAILERS REV FORCE WHERE ABLATION ARCH O V W C".split()
 )
+# Why not plain `ccache gcc` is said there.
+COMPILER = Path(__file__).resolve().parents[1] / "kcc"
 # Fixed, so that the same source gives the same kernel, and nothing is linked again for a new date.
 _BANNER = {
     "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 2026",
@@ -91,7 +93,7 @@ def jobs() -> int:
 def make_words(spec: Target, *goals: str) -> list[str]:
     """A make call in a kernel's source for its objects."""
     words = ["make", "-C", str(spec.source), f"O={spec.objects}", f"-j{jobs()}", f"LOCALVERSION=-{spec.name}"]
-    return [*words, "CC=ccache gcc", "HOSTCC=ccache gcc", *goals]
+    return [*words, f"CC={COMPILER}", "HOSTCC=ccache gcc", *goals]
 
 
 def worktree(layout: Layout, path: Path, commit: str) -> None:

@@ -62,7 +62,7 @@ def run_uml(layout: Layout, names: Sequence[str], wanted: str, timeout: int) -> 
     tool = layout.linux / "tools/testing/kunit/kunit.py"
     folder = layout.build / "kunit-uml"
     words = [sys.executable, str(tool), "run", "--arch=um", f"--build_dir={folder}", f"--jobs={build.jobs()}"]
-    words += [f"--timeout={timeout}", "--raw_output=all", "--make_options=CC=ccache gcc"]
+    words += [f"--timeout={timeout}", "--raw_output=all", f"--make_options=CC={build.COMPILER}"]
     for path in build.kunit_configs(layout):
         words.append(f"--kunitconfig={layout.linux / path.relative_to(layout.root)}")
     text = _kunit_py(layout, [*words, glob_of(wanted)], "kunit under UML")

@@ -127,24 +127,24 @@ def test_hunk_that_does_not_apply(made: Toy) -> None:
     )
 
 
-def test_second_hunk_of_a_second_file_is_named(made: Toy) -> None:
+def patch_of_two_files(made: Toy) -> Path:
+    """A saved patch with one hunk in a first file and two in a second."""
     made.edit("fs/inode.c", "int a", "int z")
     made.edit("mm/vmscan.c", "line 1\n", "line one\n")
     made.edit("mm/vmscan.c", "line 50\n", "line fifty\n")
     made.commit("mm: two files")
     made.save()
-    path = made.root / "patches/mm-two-files.patch"
+    return made.root / "patches/mm-two-files.patch"
+
+
+def test_second_hunk_of_a_second_file_is_named(made: Toy) -> None:
+    path = patch_of_two_files(made)
     path.write_text(path.read_text().replace(" line 49\n", " line forty-nine\n"))
     assert_refused(made, r"^patches/mm-two-files.patch does not apply: mm/vmscan.c, hunk 2 \(@@ -47,7 \+47,7 @@")
 
 
 def test_a_hunk_that_is_cut_short_is_named(made: Toy) -> None:
-    made.edit("fs/inode.c", "int a", "int z")
-    made.edit("mm/vmscan.c", "line 1\n", "line one\n")
-    made.edit("mm/vmscan.c", "line 50\n", "line fifty\n")
-    made.commit("mm: two files")
-    made.save()
-    path = made.root / "patches/mm-two-files.patch"
+    path = patch_of_two_files(made)
     good = path.read_text()
     # In the middle, and at the end: git notices the one where the next hunk begins, the other at the end of all.
     path.write_text(good.replace(" line 2\n", ""))

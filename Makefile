@@ -34,10 +34,10 @@ boot: ## a shell in the kernel  (KERNEL= DEBUG=1 CPUS=4 MEM=2G NODES=2 DISK=xfs:
 demo: ## the tour, from nothing: build stock and ours, run the same load on both, show what each did
 	@$(lr) demo
 
-kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern)
+kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern WHERE=uml|qemu TIMEOUT=)
 	@$(lr) kunit
 
-selftest: ## our kselftests in guests: lru_gen on and off, one node and two, four filesystems  (TEST=name)
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two  (TEST= MATRIX=lru_gen=on,nodes=2 KERNEL= DEBUG=1 TIMEOUT=)
 	@$(lr) selftest
 
 check: ## under a minute, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests
@@ -46,7 +46,7 @@ check: ## under a minute, builds nothing: round trip, ownership, checkpatch, lin
 bisect: ## build every commit of the series by itself
 	@$(lr) bisect
 
-ablate: ## undo one mechanism at a time; the tests it names must fail
+ablate: ## undo one mechanism at a time; the tests it names must fail  (ABLATION=name)
 	@$(lr) ablate
 
 mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANCH_IN=clone REV=v7.3.4: as a branch there)

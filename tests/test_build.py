@@ -127,6 +127,24 @@ def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path)
     assert not (tmp_path / "build").exists()
 
 
+def test_a_selftest_built_from_edited_sources_is_not_taken_for_the_committed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(tmp_path)
+    for folder in (tmp_path / "tools/testing/selftests/mm", layout.linux / "tools/testing/selftests/mm"):
+        folder.mkdir(parents=True)
+        (folder / "reclaim_a.c").write_text("int main(void) { return 0; }\n")
+        (folder / "run_vmtests.sh").write_text("")
+    states: list[str | None] = ["committed"]
+    monkeypatch.setattr(build, "_state", lambda *_: states[0])
+    monkeypatch.setattr(build, "make", lambda *_: [])
+    stamp = build.selftests(layout) / ".built"
+    assert stamp.read_text() == "committed"
+    states[0] = None
+    build.selftests(layout)
+    assert not stamp.exists()
+
+
 def test_kunit_parts(tmp_path: Path) -> None:
     assert kunit.glob_of("") == "*"
     with pytest.raises(Fail, match="FILTER"):

@@ -30,7 +30,8 @@ export TMPDIR=/tmp
 
 cd build/selftests || exit 1
 if [ $# = 0 ]; then
-	exec sh ./ksft_reclaim.sh
+	# run_vmtests.sh pipes through sed, which would keep everything to the end.
+	exec stdbuf -oL sh ./ksft_reclaim.sh
 fi
 
 # The same shape as run_vmtests.sh prints: each program's own KTAP nested behind "# ", its verdict after it.
@@ -48,7 +49,7 @@ for selection in "$@"; do
 	elif [ -n "$wanted" ]; then
 		arguments=(-t "$wanted")
 	fi
-	"./$program" "${arguments[@]}" 2>&1 | sed 's/^/# /'
+	"./$program" "${arguments[@]}" 2>&1 | sed -u 's/^/# /'
 	status=${PIPESTATUS[0]}
 	case $status in
 	0) echo "ok $number $program" ;;

@@ -298,6 +298,7 @@ def selftests(layout: Layout) -> Path:
     stamp = folder / ".built"
     if state is not None and stamp.exists() and stamp.read_text() == state:
         return folder
+    stamp.unlink(missing_ok=True)
     log = layout.build / "logs" / "headers.log"
     if sources:
         make(layout, make_words(spec, "headers"), "export the kernel's headers for the selftests", log, 0)

@@ -21,6 +21,8 @@ from lr.ui import Fail, Progress, clock, say
 # Each test makes its own filesystem there; a blank disk each, large enough for what the tests write.
 DISKS = tuple(Disk(fs, "blank", 512) for fs in ("ext4", "xfs", "btrfs", "f2fs"))
 _SELECTION = re.compile(r"([A-Za-z0-9_-]+)(?::([A-Za-z0-9_.-]+))?$")
+# Tests of memory pressure have to fill it all.
+_MIB = 640
 # More would only share the same cores; each guest has four CPUs of its own to emulate.
 _AT_ONCE = 2
 
@@ -96,7 +98,7 @@ def run_selftests(
                 with screen:
                     say(f"[{cell.name}] {line}")
 
-        spec = Spec(kernel_image, nodes=cell.nodes, disks=DISKS, timeout=timeout)
+        spec = Spec(kernel_image, mib=_MIB, nodes=cell.nodes, disks=DISKS, timeout=timeout)
         outcome = guest.run(layout, spec, command_of(tests or (), cell), on_output)
         stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
         (results / f"{stem}.ktap").write_text(outcome.output)

@@ -9,7 +9,7 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 
 lr := scripts/setup -q && PYTHONPATH=scripts build/venv/bin/python -m lr
 
-.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate mbox test clean
+.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate mbox test bench report clean
 
 help: ## this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /  \1\t/' | expand -t 12
@@ -54,6 +54,12 @@ mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANC
 
 test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
 	@$(lr) test
+
+bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=5 QUICK=1 SHARE=)
+	@$(lr) bench
+
+report: ## the lab's samples as one HTML page, build/bench/report.html
+	@$(lr) report
 
 clean: ## remove build/ except work in build/linux that is not saved  (FORCE=1: that too)
 	@PYTHONPATH=scripts python3 -B -m lr clean

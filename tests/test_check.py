@@ -115,7 +115,7 @@ def test_checkpatch_is_asked_about_each_commit(sound: Toy) -> None:
     script.parent.mkdir()
     script.write_text('while (<STDIN>) { if (/int ours/) { print "-:1: ERROR:TOY: no ours\\n"; $bad = 1 } } exit $bad;')
     case = run(sound)["checkpatch"]
-    assert (case.status, case.message) == ("failed", "mm-add-ours-v2-for-the-2nd-time.patch:1: ERROR:TOY: no ours")
+    assert (case.status, case.message) == ("failed", "mm-add-ours-v2-for-the-2nd-time.patch: -:1: ERROR:TOY: no ours")
     script.write_text("while (<STDIN>) { } exit 0;")
     assert run(sound)["checkpatch"].status == "passed"
 

@@ -23,6 +23,8 @@ VERBS = {
     "bisect": "lr.bisect",
     "ablate": "lr.ablate",
     "test": "lr.alltests",
+    "bench": "lr.bench",
+    "report": "lr.lab.report",
 }
 
 

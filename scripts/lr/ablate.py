@@ -92,8 +92,8 @@ def verdict(catch: Catch, cases: Sequence[Case]) -> str:
     return "was skipped" if all(case.status == "skipped" for case in named) else "passed"
 
 
-def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
-    """Apply, build, run the named tests; one case a named test."""
+def image(layout: Layout, ablation: Ablation) -> Path:
+    """Apply and build; the image of the series without that mechanism, until the next one is built."""
     spec = build.target(layout, "ablate")
     build.worktree(layout, spec.source, proc.text(["git", "-C", layout.linux, "rev-parse", "HEAD"]))
     try:
@@ -101,21 +101,26 @@ def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
         if done.returncode != 0:
             why = done.stderr.decode(errors="replace").strip().splitlines()[:1]
             raise Fail(f"ablations/{ablation.path.name} does not apply to the series: {' '.join(why)}")
-        image = build.compile_kernel(layout, spec)
-        return [_test(layout, ablation, catch, image, timeout) for catch in ablation.catches]
+        return build.compile_kernel(layout, spec)
     finally:
         proc.run(["git", "-C", spec.source, "reset", "-q", "--hard"], check=False)
 
 
-def _test(layout: Layout, ablation: Ablation, catch: Catch, image: Path, timeout: int) -> Case:
+def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
+    """Build it, run the named tests; one case a named test."""
+    built = image(layout, ablation)
+    return [_test(layout, ablation, catch, built, timeout) for catch in ablation.catches]
+
+
+def _test(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> Case:
     timer = Progress(catch.label)
     label = f"ablate-{ablation.path.stem}"
     if catch.kind == "kunit":
         names = kunit.suites(layout)
-        cases = kunit.run_qemu(layout, image, names, catch.name, timeout)
+        cases = kunit.run_qemu(layout, kernel, names, catch.name, timeout)
     else:
         tests = [catch.name.replace(":*.", ":")] if "*" not in catch.name else [catch.name.partition(":")[0]]
-        cases = selftest.run_selftests(layout, image, tests, catch.matrix, timeout=timeout, show=False, label=label)
+        cases = selftest.run_selftests(layout, kernel, tests, catch.matrix, timeout=timeout, show=False, label=label)
     problem = verdict(catch, cases)
     message = f"{catch.label} {problem}; it must fail without this mechanism" if problem else ""
     return Case(ablation.mechanism, catch.label, "failed" if problem else "passed", message, timer.elapsed())

@@ -29,7 +29,8 @@ _ERROR = re.compile(r"(?:\berror: |\*\*\* |undefined reference|fatal error:|No r
 # What make hands down from our own Makefile; in the kernel's makefiles these names would mean something else.
 _NOT_FOR_KERNEL = frozenset(
     "MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES KERNEL DEBUG RUN CPUS MEM NODES DISK TIMEOUT FILTER "
-    "TEST MATRIX SECTION TRAILERS REV FORCE WHERE ABLATION ARCH O V W C".split()
+    "TEST MATRIX SCENARIO VARIANT KERNELS PAIRS QUICK SHARE SECTION TRAILERS REV FORCE WHERE ABLATION "
+    "ARCH O V W C".split()
 )
 # Why not plain `ccache gcc` is said there.
 COMPILER = Path(__file__).resolve().parents[1] / "kcc"
@@ -123,12 +124,12 @@ def fragments(layout: Layout, spec: Target) -> list[Path]:
 
 
 def kunit_symbols(layout: Layout, source: Path) -> list[str]:
-    """What switches our KUnit suites on: the .kunitconfig files of the overlay, as far as this source has them."""
+    """What our .kunitconfig files switch on, suites and what these test, as far as this source has the files."""
     found: list[str] = []
     for path in kunit_configs(layout):
         copy = source / path.relative_to(layout.root)
         for line in copy.read_text().splitlines() if copy.exists() else []:
-            if re.fullmatch(r"CONFIG_[A-Z0-9_]*KUNIT_TEST=y", line.strip()) and line.strip() not in found:
+            if re.fullmatch(r"CONFIG_[A-Z0-9_]+=y", line.strip()) and line.strip() not in found:
                 found.append(line.strip())
     return found
 

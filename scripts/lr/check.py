@@ -32,9 +32,13 @@ _TRAILERS = re.compile(r"^(Signed-off-by|Assisted-by|Co-developed-by): ", re.MUL
 # Excused: whoever submits signs off; and that a patch adds files is no fault when MAINTAINERS covers them, which the
 # check `maintainers` demands of each.
 _EXCUSED = "MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,FILE_PATH_CHANGES"
+_CHECKPATCH = re.compile(r"[^ ]*:\d*: ?(?:ERROR|WARNING|CHECK):")
+# How every TRACE_EVENT() in the kernel is laid out; checkpatch takes it for a function.
+_TRACE_STYLE = re.compile(r"include/trace/[^ ]*: CHECK:(?:PARENTHESIS_ALIGNMENT|OPEN_ENDED_LINE):")
 _MACHINE_PATHS = re.compile(rb"(?<![\w.$}>])/(?:" + b"|".join((b"work", b"root", b"home")) + rb")/\w")
 _GENERATED = re.compile(r"(?:^build/|__pycache__/|\.(?:o|ko|pyc|mod|mod\.c|cmd|orig|rej|log|deb)$)")
-_NO_SPDX = re.compile(r"^(?:COPYING$|patches/|ablations/|covers/)")
+# Of those that have none a program reads every line: patches, and the kernel's ABI entries.
+_NO_SPDX = re.compile(r"^(?:COPYING$|patches/|ablations/|covers/|Documentation/ABI/)")
 _RST_MESSAGE = re.compile(r"^(?P<where>[^:]*:\d*): \((?:WARNING/2|ERROR/3|SEVERE/4)\) (?P<what>.*)$")
 # What Sphinx and the kernel's extensions add to plain reStructuredText.
 _SPHINX = re.compile(r"^(?:Unknown directive type|Unknown interpreted text role|No (?:directive|role) entry)")
@@ -174,6 +178,7 @@ def _checkpatch(ctx: Context) -> str:
             continue
         mail = ctx.git.run("format-patch", "--stdout", "--no-signature", "-1", commit).stdout
         words = ["perl", str(script), "--strict", "--no-summary", "--terse", "--show-types", "--color=never"]
+        words.append("--showfile")
         done = subprocess.run(
             [*words, "--ignore", _EXCUSED, "-"],
             cwd=ctx.layout.linux,
@@ -182,11 +187,12 @@ def _checkpatch(ctx: Context) -> str:
             capture_output=True,
             check=False,
         )
-        lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.startswith("-:")]
-        if done.returncode == 0 and not lines:
+        told = [line for line in done.stdout.decode(errors="replace").splitlines() if _CHECKPATCH.match(line)]
+        lines = [line for line in told if not _TRACE_STYLE.match(line)]
+        if not lines and (done.returncode == 0 or told):
             clean.append(commit)
             continue
-        wrong += [f"{item.entry.name}{line[1:]}" for line in lines] or [
+        wrong += [f"{item.entry.name}: {line}" for line in lines] or [
             f"{item.entry.name}: {done.stderr.decode()[-200:]}"
         ]
     memory.write_text(json.dumps(clean[-4000:]))

@@ -46,11 +46,12 @@ _MARKED = re.compile(_MARK + r"([0-9]+)\s*$")
 
 @dataclass(frozen=True)
 class Disk:
-    """A scratch disk: its name in the guest (at most 20 letters), its filesystem and size."""
+    """A scratch disk: its name in the guest (at most 20 letters), filesystem, size, and bytes a second (0: any)."""
 
     name: str
     fs: str
     mib: int
+    bps: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class Spec:
     disks: tuple[Disk, ...] = ()
     append: tuple[str, ...] = ()
     timeout: int = 600
+    # More for QEMU.
+    qemu: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,8 @@ def _disks(folder: Path, disks: tuple[Disk, ...]) -> list[str]:
         make_disk(disk, image)
         quoted = str(image).replace(",", ",,")
         # What is on a scratch disk need not survive the host: no flushes there.
-        words += ["-drive", f"if=none,id=scratch{index},file={quoted},format=raw,cache=unsafe,discard=unmap"]
+        limit = f",throttling.bps-total={disk.bps}" if disk.bps else ""
+        words += ["-drive", f"if=none,id=scratch{index},file={quoted},format=raw,cache=unsafe,discard=unmap{limit}"]
         words += ["-device", f"virtio-blk-pci,drive=scratch{index},serial={disk.name}"]
     return words
 
@@ -231,17 +235,27 @@ def run(
     spec: Spec,
     command: str,
     on_output: Callable[[str], None] | None = None,
+    on_start: Callable[[int], None] | None = None,
 ) -> Outcome:
-    """Boot, run one bash command with its stderr in its stdout, switch off. Each line goes to on_output at once."""
+    """Boot, run one bash command with its stderr in its stdout, switch off. Each line goes to on_output at once.
+
+    on_start gets the session id of the guest's processes before the first line.
+    """
     with _folder(layout) as folder:
         # A file, because the kernel's command line holds 2047 characters only.
         script = folder / "command"
         script.write_text(f"({command}\n) 2>&1\necho {_MARK}$?\n")
         inside = Path(GUEST_ROOT) / script.relative_to(layout.root)
-        return _watch(_arguments(layout, spec, _disks(folder, spec.disks), f"bash {inside}"), spec.timeout, on_output)
+        qemu = [*_disks(folder, spec.disks), *spec.qemu]
+        return _watch(_arguments(layout, spec, qemu, f"bash {inside}"), spec.timeout, on_output, on_start)
 
 
-def _watch(words: list[str], timeout: int, on_output: Callable[[str], None] | None) -> Outcome:
+def _watch(
+    words: list[str],
+    timeout: int,
+    on_output: Callable[[str], None] | None,
+    on_start: Callable[[int], None] | None,
+) -> Outcome:
     start = time.monotonic()
     try:
         # Pipes, not files: QEMU opens /proc/self/fd/1 several times, which would overwrite a file. A session of its
@@ -252,6 +266,8 @@ def _watch(words: list[str], timeout: int, on_output: Callable[[str], None] | No
     except FileNotFoundError as exc:
         raise Fail(f"{words[0]}: not found; run `make setup`") from exc
     assert child.stdout is not None and child.stderr is not None
+    if on_start is not None:
+        on_start(child.pid)
     output: list[str] = []
     console: list[str] = []
     readers = [

@@ -1,0 +1,268 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Empty files by the thousand on a full memory, and a cpuset out of memory beside nodes that are not: drains and stalls.
+#
+# The variant's environment: KEEP_MIB of memory for the storm (default 128).
+
+# shellcheck source=bench/workloads/lib.sh
+. bench/workloads/lib.sh
+set -u
+
+TRACE=/sys/kernel/tracing
+INSTANCE=$TRACE/instances/lab-drain
+DRAIN=events/kmem/mm_page_pcpu_drain
+NODES=/sys/devices/system/node
+CGROUPS=/sys/fs/cgroup
+MNT=$LAB/storm
+KEEP_MIB=${KEEP_MIB:-128}
+STALLS="allocstall_dma allocstall_dma32 allocstall_normal allocstall_movable allocstall_device"
+READERS=12
+
+die() {
+	echo "create-storm: $*" >&2
+	exit 1
+}
+
+# Drains as calls: the function profiler counts them and, unlike the tracepoint, leaves out ordinary frees.
+profile_setup() {
+	local name found=()
+	PROFILED=
+	[ -e $TRACE/function_profile_enabled ] ||
+		{ echo "@note no function profiler in this kernel: drains are not counted as calls"; return; }
+	for name in drain_all_pages drain_pages_zone; do
+		if grep -qE "^$name( |\$)" $TRACE/available_filter_functions; then
+			found+=("$name")
+		else
+			echo "@note this kernel has no traceable $name: its calls are not counted"
+		fi
+	done
+	[ ${#found[@]} -gt 0 ] || return
+	echo "${found[*]}" >$TRACE/set_ftrace_filter || die "the ftrace filter refuses ${found[*]}"
+	PROFILED="${found[*]}"
+}
+
+# The tracepoint counts pages that leave a per-cpu list. Only its counter is wanted, so a tiny ring is enough.
+drain_setup() {
+	[ -e $TRACE/$DRAIN/enable ] || die "no tracepoint kmem/mm_page_pcpu_drain; build the kernel with CONFIG_FTRACE"
+	mkdir -p $INSTANCE || die "no tracefs instance can be made"
+	echo 8 >$INSTANCE/buffer_size_kb
+	profile_setup
+}
+
+drain_start() {
+	echo >$INSTANCE/trace
+	echo 1 >$INSTANCE/$DRAIN/enable || die "the tracepoint can not be enabled"
+	# Off and on: that is what sets the profiler's counts to zero.
+	[ -z "$PROFILED" ] || { echo 0 >$TRACE/function_profile_enabled; echo 1 >$TRACE/function_profile_enabled; }
+}
+
+drain_stop() {
+	local point=$1 name
+	echo 0 >$INSTANCE/$DRAIN/enable
+	[ -z "$PROFILED" ] || echo 0 >$TRACE/function_profile_enabled
+	value "$point" drained_pages "$(awk '$1 == "entries:" || $1 == "overrun:" { sum += $2 }
+		END { printf "%.0f\n", sum }' $INSTANCE/per_cpu/cpu*/stats)"
+	for name in $PROFILED; do
+		value "$point" "$name" \
+			"$(awk -v name="$name" '$1 == name { sum += $2 } END { printf "%.0f\n", sum }' $TRACE/trace_stat/function*)"
+	done
+	# Counters that only some kernels have.
+	while read -r name; do
+		value "$point" "$name" "$(vmstat_delta "$name")"
+	done < <(awk '$1 ~ /drain/ { print $1 }' /proc/vmstat)
+}
+
+# Ticks of all CPUs: in the kernel (interrupts too), and all that were not idle.
+cpu_ticks() { awk '$1 == "cpu" { print $4 + $7 + $8, $2 + $3 + $4 + $7 + $8 }' /proc/stat; }
+
+measure_start() {
+	vmstat_save before
+	drain_start
+	CPU=$(cpu_ticks)
+	START=$EPOCHREALTIME
+}
+
+measure_stop() {
+	local point=$1 elapsed
+	elapsed=$(awk -v a="$START" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
+	echo "$CPU $(cpu_ticks)" | awk -v x="$point" -v s="$elapsed" -v hz="$(getconf CLK_TCK)" '{
+		printf "@value %s sys_cpu %.1f\n", x, 100 * ($3 - $1) / hz / s
+		printf "@value %s busy_cpu %.1f\n", x, 100 * ($4 - $2) / hz / s }'
+	vmstat_save after
+	drain_stop "$point"
+	# shellcheck disable=SC2086 # a list of names
+	value "$point" direct_reclaims "$(vmstat_delta $STALLS)"
+	value "$point" oom_kills "$(vmstat_delta oom_kill)"
+	vmstat_diff "$point"
+}
+
+# Memory beyond KEEP_MIB goes into the pool of huge pages: taken at once, not reclaimable, given back at once.
+ballast() {
+	local mib
+	settle
+	mib=$(awk -v keep="$KEEP_MIB" '/^MemAvailable:/ { print int($2 / 1024 - keep) }' /proc/meminfo)
+	[ "$mib" -ge 2 ] || { echo "@note storm: only $((mib + KEEP_MIB)) MiB available, no ballast"; return; }
+	echo $((mib / 2)) >/proc/sys/vm/nr_hugepages
+	mib=$(awk '/^HugePages_Total:/ { n = $2 } /^Hugepagesize:/ { k = $2 } END { print int(n * k / 1024) }' /proc/meminfo)
+	value storm ballast_mib "$mib"
+}
+
+run_storm() {
+	local i dirs=() files=1000
+	[ "${QUICK:-0}" != 1 ] || files=250
+	ballast
+	for i in 0 1 2 3 4 5 6 7; do
+		mkdir -p "$MNT/$i"
+		dirs+=(-d "$MNT/$i")
+	done
+	# What is left is full of clean page cache: reclaim is at work from the first file on.
+	dd if="$MNT/hole0" of=/dev/null bs=1M count="$KEEP_MIB" status=none
+	measure_start
+	# Line by line, because the time ends it in the middle of an iteration.
+	timeout "$SECONDS_EACH" stdbuf -oL fs_mark "${dirs[@]}" -D 100 -L 100000 -n $files -S0 -s 0 \
+		-l $LAB/fs_log >$LAB/fs_mark.out 2>&1
+	case $? in
+	124) ;;
+	*) cat $LAB/fs_mark.out >&2; die "fs_mark ended before its time" ;;
+	esac
+	measure_stop storm
+	# FSUse% Count Size Files/sec Overhead, one line an iteration.
+	awk 'NF == 5 && $2 ~ /^[0-9]+$/ && $4 ~ /^[0-9.]+$/ {
+			n++; sum += $4; square += $4 * $4; if ($4 > 0) took += ($2 - was) / $4; was = $2
+			if (n == 1 || $4 < min) min = $4
+			printf "@series storm files_s %.1f %.1f\n", took, $4 }
+		END { if (n < 3) exit 1
+			mean = sum / n; spread = square / n - mean * mean
+			printf "@value storm iterations %d\n@value storm files_s %.1f\n@value storm files_s_worst %.1f\n", n, mean, min
+			printf "@value storm files_s_spread %.1f\n", 100 * (spread > 0 ? sqrt(spread) : 0) / mean }' $LAB/fs_mark.out ||
+		{ cat $LAB/fs_mark.out >&2; die "fewer than 3 iterations in $SECONDS_EACH s: give the storm more time"; }
+	echo 0 >/proc/sys/vm/nr_hugepages
+}
+
+# in_cpuset NODE COMMAND...: on that node's CPUs and memory only. Never returns: call it in (...) or with &.
+in_cpuset() {
+	local group=$CGROUPS/lab-node$1
+	shift
+	echo $BASHPID >"$group/cgroup.procs" || exit 1
+	exec "$@"
+}
+
+# Pages on the per-cpu lists of all nodes but the victim.
+innocent_lists() {
+	awk -v victim="$VICTIM," '$1 == "Node" { mine = $2 != victim }
+		mine && $1 == "count:" { sum += $2 }
+		END { print sum + 0 }' /proc/zoneinfo
+}
+
+innocents_setup() {
+	local node group cpus i
+	INNOCENTS=()
+	for node in "$NODES"/node[0-9]*; do
+		node=${node##*/node}
+		group=$CGROUPS/lab-node$node
+		cpus=$(cat "$NODES/node$node/cpulist")
+		[ -n "$cpus" ] || die "node $node has no CPU"
+		if ! { mkdir -p "$group" && echo "$cpus" >"$group/cpuset.cpus" && echo "$node" >"$group/cpuset.mems"; }; then
+			die "no cpuset for node $node; is the cpuset controller in $CGROUPS/cgroup.subtree_control?"
+		fi
+		INNOCENTS+=("$node")
+	done
+	[ ${#INNOCENTS[@]} -ge 2 ] || die "the point innocents wants a guest of several nodes"
+	# The last one: node 0 has the DMA zone and most of the kernel.
+	VICTIM=${INNOCENTS[-1]}
+	unset 'INNOCENTS[-1]'
+	for ((i = 0; i < READERS; i++)); do
+		truncate -s 256G "$MNT/hole$i"
+	done
+	i=$(awk '$3 == "MemTotal:" { print int($4 / 1024) }' "$NODES/node$VICTIM/meminfo")
+	(in_cpuset "$VICTIM" dd if="$MNT/hole0" of=/dev/null bs=1M count="$i" status=none) || die "dd in a cpuset failed"
+	for node in "${INNOCENTS[@]}"; do
+		# Fill the lists: 16 MiB taken and given back, some times.
+		(in_cpuset "$node" $BIN/latency 1 100000 16384 >/dev/null) || die "latency failed in node $node's cpuset"
+	done
+}
+
+# probe PREFIX SECONDS: page-fault latency on all innocent nodes at once; the worst node's figures.
+probe() {
+	local prefix=$1 seconds=$2 node pid pids=()
+	for node in "${INNOCENTS[@]}"; do
+		in_cpuset "$node" $BIN/latency "$seconds" 20000 64 >"$LAB/latency.$node" &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do
+		wait "$pid" || die "latency failed"
+	done
+	for node in "${INNOCENTS[@]}"; do
+		cat "$LAB/latency.$node"
+	done | awk -v prefix="$prefix" -v nodes="${#INNOCENTS[@]}" '
+		{ for (i = 1; i <= NF; i++) if (split($i, w, "=") == 2) {
+			seen[w[1]]++
+			if (w[2] + 0 > worst[w[1]] + 0) worst[w[1]] = w[2]
+		} }
+		END { split("p50_us p99_us max_us", want, " ")
+			for (i = 1; i <= 3; i++) {
+				name = "fault_" want[i]
+				if (seen[name] != nodes) exit 1
+				print "@value innocents", prefix want[i], worst[name] + 0
+			} }' || die "latency did not print fault_p50_us=, fault_p99_us= and fault_max_us= for each node"
+}
+
+# The innocents' lists each second, for the lowest value and a plot.
+sample_lists() {
+	local from=$EPOCHREALTIME count
+	while sleep 1; do
+		count=$(innocent_lists)
+		echo "$count" >>$LAB/lists
+		awk -v a="$from" -v b="$EPOCHREALTIME" -v n="$count" \
+			'BEGIN { printf "@series innocents innocent_pcp %.1f %d\n", b - a, n }'
+	done
+}
+
+run_innocents() {
+	local i readers=() sampler
+	probe quiet_ $(((SECONDS_EACH + 2) / 3))
+	: >$LAB/lists
+	value innocents pcp_before "$(innocent_lists)"
+	sample_lists &
+	sampler=$!
+	measure_start
+	for ((i = 0; i < READERS; i++)); do
+		in_cpuset "$VICTIM" dd if="$MNT/hole$i" of=/dev/null bs=1M status=none &
+		readers+=($!)
+	done
+	probe "" "$SECONDS_EACH"
+	kill "$sampler"
+	wait "$sampler" 2>/dev/null
+	measure_stop innocents
+	value innocents pcp_after "$(innocent_lists)"
+	[ ! -s $LAB/lists ] || value innocents pcp_lowest "$(sort -n $LAB/lists | head -1)"
+	for i in "${readers[@]}"; do
+		kill "$i" 2>/dev/null || die "a reader of the victim's node ended too early: nothing was proved"
+	done
+	wait "${readers[@]}" 2>/dev/null
+}
+
+[ "$#" -gt 0 ] || die "name at least one point"
+[ -n "${SECONDS_EACH:-}" ] || die "SECONDS_EACH is not set"
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
+for point; do
+	case $point in
+	storm | innocents) ;;
+	*) die "no point $point; there are storm and innocents" ;;
+	esac
+done
+
+device=$(scratch_device storm) || exit 1
+mkdir -p "$MNT"
+# The seed's mkfs and mount options, as far as they still exist.
+mkfs.xfs -q -f -K -d agcount=16 "$device" >/dev/null || die "mkfs.xfs failed"
+mount -o logbsize=256k "$device" "$MNT" || die "$device does not mount"
+truncate -s 256G "$MNT/hole0"
+drain_setup
+case " $* " in
+*" innocents "*) innocents_setup ;;
+esac
+lab_ready
+for point; do
+	"run_$point"
+done

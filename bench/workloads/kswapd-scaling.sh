@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Page-cache readers against kswapd, a stage for each number of readers: direct I/O, page cache that fits, page cache
+# that must be reclaimed. MODE: fadvise, mmap or read. TARGET: null_blk or holes. MEMCGS=1: a cgroup for each reader.
+# Usage: kswapd-scaling.sh READERS...
+
+. bench/workloads/lib.sh
+
+seconds=${SECONDS_EACH:-15}
+warm=$((seconds * 4 / 5))
+mode=${MODE:-fadvise}
+ticks_per_second=$(getconf CLK_TCK)
+
+prepare() {
+	local i
+	if [ "${TARGET:-null_blk}" = holes ]; then
+		# Files of holes: the filesystem's read path at its full length, and no device that could be the limit.
+		mount_scratch xfs /tmp/xfs || exit 1
+		for i in 0 1 2 3 4 5 6 7; do
+			truncate -s 16G "/tmp/xfs/big$i"
+			paths+=("/tmp/xfs/big$i")
+		done
+	else
+		paths=(/dev/nullb[0-7])
+		[ -b "${paths[0]}" ] || { echo "no /dev/nullb0: is null_blk built in?" >&2; exit 1; }
+	fi
+	if [ "${MEMCGS:-0}" = 1 ]; then
+		for i in 0 1 2 3 4 5 6 7; do
+			mkdir -p "/sys/fs/cgroup/reader$i"
+		done
+		export READERS_CGROUPS=/sys/fs/cgroup/reader
+	fi
+}
+
+# rate OUTPUT: KiB/s in the line that readers prints; in slow motion all times are the guest's.
+rate() { awk -F'[= ]' '/^kib=/ { printf "%.0f\n", $2 * 1000 / $4 }' <<<"$1"; }
+
+# Percent of a CPU that each reader used.
+reader_cpu() { awk -F'[= ]' -v n="$2" '/^kib=/ { printf "%.1f\n", $6 * 100 / $4 / n }' <<<"$1"; }
+
+# kswapd_cpu NODE MS: percent of a CPU that the kswapd threads of a node used in the window, helpers included.
+kswapd_cpu() {
+	awk -v name="kswapd$1" -v hz="$ticks_per_second" -v ms="$2" '
+		{ split($1, part, ":") } part[1] != name { next }
+		FILENAME ~ /before$/ { used -= $2; next } { used += $2 }
+		END { printf "%.1f\n", used * 100000 / hz / ms }' $LAB/kswapd.before $LAB/kswapd.after
+}
+
+# Percent of all CPUs' time that the kernel used in the window.
+system_share() {
+	awk '$1 == "cpu" { n = 0; for (i = 2; i <= 9; i++) n += $i; if (NR == FNR) { all -= n; sys -= $4 + $7 + $8 }
+		else { all += n; sys += $4 + $7 + $8 } } $1 == "cpu" && NR != FNR { printf "%.1f\n", 100 * sys / all }' \
+		$LAB/stat.before $LAB/stat.after
+}
+
+stage_direct() {
+	local out
+	out=$(READERS_WARM=1 $BIN/readers "$1" $((seconds / 5 + 1)) direct "${paths[@]}") || return 1
+	value "$1" direct_rate "$(rate "$out")"
+}
+
+# What fits: half of the free memory, copied once.
+stage_cached() {
+	local out kib
+	settle
+	kib=$(awk '/^MemFree:/ { print int($2 / 2) }' /proc/meminfo)
+	vmstat_save before
+	out=$(READERS_KIB=$kib $BIN/readers "$1" 1 once "${paths[@]}") || return 1
+	vmstat_save after
+	if [ "$(vmstat_delta pgscan_kswapd pgscan_direct)" != 0 ]; then
+		echo "@note $1 readers: reclaim ran in the stage that should be without"
+	fi
+	value "$1" cached_rate "$(rate "$out")"
+}
+
+stage_reclaim() {
+	local out ms node
+	settle
+	out=$(READERS_WARM=$warm READERS_DIR=$LAB READERS_TICKS=1 $BIN/readers "$1" "$seconds" "$mode" "${paths[@]}") || return 1
+	ms=$(awk -F'[= ]' '/^kib=/ { print $4 }' <<<"$out")
+	value "$1" rate "$(rate "$out")"
+	value "$1" kib "$(awk -F'[= ]' '/^kib=/ { print $2 }' <<<"$out")"
+	value "$1" reader_cpu "$(reader_cpu "$out" "$1")"
+	value "$1" system "$(system_share)"
+	for node in /sys/devices/system/node/node[0-9]*; do
+		value "$1" "kswapd${node##*node}_cpu" "$(kswapd_cpu "${node##*node}" "$ms")"
+	done
+	value "$1" allocstall "$(vmstat_delta allocstall_normal allocstall_dma32 allocstall_dma allocstall_movable)"
+	value "$1" pgscan_kswapd "$(vmstat_delta pgscan_kswapd)"
+	value "$1" pgscan_direct "$(vmstat_delta pgscan_direct)"
+	vmstat_diff "$1"
+	# Pages stolen for each 100 scanned, second by second.
+	awk -v x="$1" '$1 == "tick" { if (last++ && $3 + $5 > scan) print "@series", x, "efficiency", $2,
+		100 * ($4 + $6 - steal) / ($3 + $5 - scan); scan = $3 + $5; steal = $4 + $6 }' <<<"$out"
+}
+
+paths=()
+prepare
+lab_ready
+for readers in "$@"; do
+	if [ "${STAGES:-all}" = all ]; then
+		stage_direct "$readers" || exit 1
+		stage_cached "$readers" || exit 1
+	fi
+	stage_reclaim "$readers" || exit 1
+done

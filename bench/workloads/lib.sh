@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=bash
+# What workloads share in the guest. Sourced; the README beside it tells what each function prints and what is set.
+
+PATH=$PATH:/usr/sbin:/sbin
+# shellcheck source=scripts/guest/lib.sh disable=SC1091
+. scripts/guest/lib.sh
+
+export BIN=build/bench/bin
+LAB=/tmp/lab
+mkdir -p $LAB
+
+# Both at the start of a point and at its end.
+vmstat_save() { cp /proc/vmstat "$LAB/vmstat.$1"; }
+
+# vmstat_diff POINT: what changed between `vmstat_save before` and `vmstat_save after`, as @vmstat lines.
+vmstat_diff() {
+	awk -v x="$1" 'NR == FNR { was[$1] = $2; next } $2 != was[$1] { print "@vmstat", x, $1, $2 - was[$1] }' \
+		$LAB/vmstat.before $LAB/vmstat.after
+}
+
+# vmstat_delta NAME...: the sum of these counters' differences.
+vmstat_delta() {
+	awk -v names=" $* " 'index(names, " " $1 " ") { if (NR == FNR) sum -= $2; else sum += $2 } END { printf "%d\n", sum }' \
+		$LAB/vmstat.before $LAB/vmstat.after
+}
+
+# value POINT NAME NUMBER: one measured value.
+value() { echo "@value $1 $2 $3"; }
+
+# cpu_of PID: clock ticks that a task has used, user and system.
+cpu_of() { awk '{ sub(/^.*\) /, ""); print $12 + $13 }' "/proc/$1/stat" 2>/dev/null || echo 0; }
+
+# kswapds: the pids of all kswapd threads, helpers too.
+kswapds() { pgrep '^kswapd[0-9]' || true; }
+
+# Tell the host that the guest is up: from here on it runs in slow motion where the scenario wants that.
+lab_ready() {
+	echo "@ready"
+	sleep 2
+}
+
+# Free what earlier points have left.
+settle() {
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	sleep 1
+}
+
+if [ -e /sys/kernel/mm/lru_gen/enabled ]; then
+	if [ "${LRU_GEN:-1}" = 1 ]; then echo y; else echo n; fi >/sys/kernel/mm/lru_gen/enabled
+fi
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+for controller in cpuset cpu io memory pids; do
+	echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
+done
+mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug 2>/dev/null
+mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing 2>/dev/null
+
+# SETTINGS: sysctls of vm and the like, as in kswapd_threads=4; a kernel that lacks one can not be measured with it.
+for setting in ${SETTINGS:-}; do
+	if ! echo "${setting#*=}" >"/proc/sys/vm/${setting%%=*}"; then
+		echo "this kernel has no vm.${setting%%=*}, or refuses ${setting#*=}" >&2
+		exit 1
+	fi
+done

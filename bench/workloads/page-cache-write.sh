@@ -1,0 +1,182 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# dd of a tenth of memory, over and over, with and without the function profiler; and a scan of inode tables.
+#
+# Points: FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs (scratch disks have these names); metadata.
+
+# shellcheck source=bench/workloads/lib.sh
+. bench/workloads/lib.sh
+set -u
+
+TRACE=/sys/kernel/tracing
+# What marks a folio accessed or follows from it, by the names of several kernels.
+WANTED="folio_mark_accessed init_page_accessed touch_buffer folio_activate lru_activate workingset_activation
+	filemap_add_folio pagecache_get_page"
+TENTH_MIB=$(awk '/^MemTotal:/ { print int($2 / 10240) }' /proc/meminfo)
+# Inodes lie 512 apart where the scan looks: each read-ahead of inode tables (32 blocks of 16) serves one look-up.
+STRIDE=512
+LOOKUPS=235
+[ "${QUICK:-0}" != 1 ] || LOOKUPS=40
+
+die() {
+	echo "page-cache-write: $*" >&2
+	exit 1
+}
+
+profile_setup() {
+	local name missing=()
+	PROFILED=
+	[ -e $TRACE/function_profile_enabled ] || die "no function profiler; build the kernel with CONFIG_FUNCTION_PROFILER"
+	for name in $WANTED; do
+		if grep -qE "^$name( |\$)" $TRACE/available_filter_functions; then
+			PROFILED+=" $name"
+		else
+			missing+=("$name")
+		fi
+	done
+	[ ${#missing[@]} -eq 0 ] || echo "@note not in this kernel, or inlined: ${missing[*]}"
+	[ -n "$PROFILED" ] || die "none of the functions to profile is in this kernel"
+	echo "$PROFILED" >$TRACE/set_ftrace_filter || die "the ftrace filter refuses$PROFILED"
+}
+
+# Off and on: that is what sets the counts to zero.
+profile_start() {
+	echo 0 >$TRACE/function_profile_enabled
+	echo 1 >$TRACE/function_profile_enabled
+}
+
+# Function Hit Time us Avg us s^2 us, a file for each CPU.
+profile_stop() {
+	local point=$1 name
+	echo 0 >$TRACE/function_profile_enabled
+	for name in $PROFILED; do
+		awk -v x="$point" -v name="$name" '$1 == name { hits += $2; us += $3 }
+			END { printf "@value %s hits_%s %.0f\n@value %s us_%s %.1f\n", x, name, hits, x, name, us }' \
+			$TRACE/trace_stat/function*
+	done
+}
+
+# mount_target FS: sets TARGET to a folder there.
+mount_target() {
+	local device
+	TARGET=$LAB/$1
+	mkdir -p "$TARGET"
+	mountpoint -q "$TARGET" && return
+	if [ "$1" = tmpfs ]; then
+		mount -t tmpfs -o size=50% lab "$TARGET"
+		return
+	fi
+	device=$(scratch_device "$1") || return
+	if [ "$1" = ext4 ]; then
+		# Its thread that zeroes inode tables would be measured with the rest.
+		mount -o noatime,noinit_itable "$device" "$TARGET"
+	else
+		mount -o noatime "$device" "$TARGET"
+	fi
+}
+
+# Writes and deletes until the time is over; dd's own seconds, one a line, in $LAB/dd.seconds.
+write_loop() {
+	local file=$TARGET/lab-file until
+	: >$LAB/dd.seconds
+	until=$((${EPOCHREALTIME%%[.,]*} + SECONDS_EACH))
+	while [ "${EPOCHREALTIME%%[.,]*}" -lt $until ]; do
+		LC_ALL=C dd if=/dev/zero of="$file" bs=1M count="$TENTH_MIB" "$@" 2>$LAB/dd.said ||
+			{ cat $LAB/dd.said >&2; die "dd failed"; }
+		# ... copied, 0.0906 s, 1.2 GB/s
+		sed -n 's/.* copied, \([0-9.e-]*\) s,.*/\1/p' $LAB/dd.said >>$LAB/dd.seconds
+		rm "$file"
+	done
+	[ -s $LAB/dd.seconds ] || { cat $LAB/dd.said >&2; die "dd told no time"; }
+}
+
+run_writes() {
+	local point=$1 kind=$2
+	settle
+	vmstat_save before
+	case $kind in
+	sync) write_loop conv=fsync ;;
+	async) write_loop ;;
+	profile)
+		profile_start
+		write_loop
+		profile_stop "$point"
+		;;
+	esac
+	vmstat_save after
+	if [ "$kind" = profile ]; then
+		# No times here: the profiler is part of them.
+		value "$point" written_mib $(($(wc -l <$LAB/dd.seconds) * TENTH_MIB))
+	else
+		awk -v x="$point" -v mib="$TENTH_MIB" '{ n++; sum += $1; if ($1 > max) max = $1 }
+			END { printf "@value %s write_mib_s %.2f\n@value %s mean_s %.4f\n@value %s max_s %.4f\n@value %s iterations %d\n",
+				x, mib * n / sum, x, sum / n, x, max, x, n }' $LAB/dd.seconds
+	fi
+	vmstat_diff "$point"
+}
+
+active_file() { awk '$1 == "Active(file):" { print $2 }' /proc/meminfo; }
+
+# KiB read from a block device.
+kib_read() { awk -v disk="${1#/dev/}" '$3 == disk { print $6 / 2 }' /proc/diskstats; }
+
+# Files in a row of one directory have inodes in a row.
+scan_setup() {
+	mount_target ext4 || die "ext4's scratch disk does not mount"
+	mkdir -p "$TARGET/inodes"
+	(cd "$TARGET/inodes" && seq $((LOOKUPS * STRIDE)) | xargs touch) || die "the inodes could not be made"
+	sync
+	# Nothing of them may stay in memory.
+	umount "$TARGET" || die "ext4 can not be unmounted"
+}
+
+run_metadata() {
+	local point=$1 device before read active
+	device=$(scratch_device ext4) || exit 1
+	mount_target ext4 || die "ext4's scratch disk does not mount"
+	umount "$TARGET" || die "ext4 can not be unmounted"
+	settle
+	mount_target ext4 || die "ext4's scratch disk does not mount"
+	before=$(active_file)
+	read=$(kib_read "$device")
+	vmstat_save before
+	profile_start
+	(cd "$TARGET/inodes" && seq 1 $STRIDE $((LOOKUPS * STRIDE)) | xargs stat -c %i >/dev/null) || die "stat failed"
+	profile_stop "$point"
+	vmstat_save after
+	active=$(($(active_file) - before))
+	read=$(awk -v a="$read" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')
+	[ "$read" -gt 0 ] || die "the scan read nothing from $device: the inode tables were still in memory"
+	value "$point" stats $LOOKUPS
+	value "$point" read_kib "$read"
+	value "$point" active_kib "$active"
+	value "$point" active_percent "$(awk -v a="$active" -v b="$read" 'BEGIN { printf "%.1f", 100 * a / b }')"
+	vmstat_diff "$point"
+}
+
+[ "$#" -gt 0 ] || die "name at least one point"
+[ -n "${SECONDS_EACH:-}" ] || die "SECONDS_EACH is not set"
+for point; do
+	case $point in
+	ext4-sync | ext4-async | ext4-profile | xfs-sync | xfs-async | xfs-profile) ;;
+	btrfs-sync | btrfs-async | btrfs-profile | tmpfs-sync | tmpfs-async | tmpfs-profile | metadata) ;;
+	*) die "no point $point; there are FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs, and metadata" ;;
+	esac
+done
+profile_setup
+case " $* " in
+*" metadata "*)
+	scan_setup
+	[ "${LRU_GEN:-1}" != 1 ] ||
+		echo "@note metadata: under MGLRU Active(file) is its two youngest generations, new folios too; compare the hits"
+	;;
+esac
+lab_ready
+for point; do
+	if [ "$point" = metadata ]; then
+		run_metadata "$point"
+		continue
+	fi
+	mount_target "${point%-*}" || die "${point%-*} does not mount"
+	run_writes "$point" "${point##*-}"
+done

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Readers that stream through block devices or files: the page-cache hog of the lab.
+ *
+ * readers N SECONDS fadvise|mmap|read|direct|once PATH...
+ *
+ * N processes, each at an offset of its own in PATH number i modulo the paths. fadvise fills the page cache without
+ * copying, mmap maps and touches, read copies, direct bypasses the page cache. "once" copies like read, but all readers
+ * together stop after READERS_KIB. Prints one line: kib=, ms= (of the window), cpu_ms= (of all readers).
+ *
+ * READERS_WARM		seconds before the window begins
+ * READERS_DIR		folder for what /proc showed at both edges of the window: vmstat.before, stat.before, kswapd.before
+ *			and the same .after; kswapd has a line "name ticks" for each thread whose name begins so
+ * READERS_TICKS	1: print "tick SECONDS pgscan_kswapd pgsteal_kswapd pgscan_direct pgsteal_direct KIB" each second
+ * READERS_CGROUPS	reader i moves into the cgroup of that name with i modulo 8 after it
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP		(1UL << 20)
+#define MAX_READERS	256
+#define MAX_TICKS	600
+#define NR_WATCHED	4
+
+static struct shared {
+	atomic_int stop;
+	atomic_ulong kib[MAX_READERS];
+} *shared;
+
+static const char * const watched[NR_WATCHED] = {
+	"pgscan_kswapd", "pgsteal_kswapd", "pgscan_direct", "pgsteal_direct",
+};
+
+static void die(const char *what)
+{
+	fprintf(stderr, "readers: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static void sleep_until(double when)
+{
+	struct timespec ts = { .tv_sec = (time_t)when, .tv_nsec = (long)((when - (time_t)when) * 1e9) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
+static void step(int fd, char mode, off_t at, char *buf)
+{
+	char *map;
+
+	switch (mode) {
+	case 'f':
+		if (posix_fadvise(fd, at, STEP, POSIX_FADV_WILLNEED))
+			die("posix_fadvise");
+		break;
+	case 'm':
+		map = mmap(NULL, STEP, PROT_READ, MAP_SHARED, fd, at);
+		if (map == MAP_FAILED)
+			die("mmap");
+		for (size_t i = 0; i < STEP; i += 4096)
+			(void)*(volatile char *)(map + i);
+		munmap(map, STEP);
+		break;
+	default:
+		if (pread(fd, buf, STEP, at) != (ssize_t)STEP)
+			die("read: the file is too short, or the device failed");
+	}
+}
+
+static void reader(int me, int nr, char mode, const char *path, unsigned long limit)
+{
+	const char *cgroups = getenv("READERS_CGROUPS");
+	int fd = open(path, O_RDONLY | (mode == 'd' ? O_DIRECT : 0));
+	char *buf = aligned_alloc(4096, STEP), file[256];
+	unsigned long nr_steps, at;
+	off_t size;
+
+	if (fd < 0 || !buf)
+		die(path);
+	if (cgroups) {
+		snprintf(file, sizeof(file), "%s%d/cgroup.procs", cgroups, me % 8);
+		int procs = open(file, O_WRONLY);
+
+		if (procs < 0 || write(procs, "0", 1) != 1)
+			die(file);
+		close(procs);
+	}
+	size = lseek(fd, 0, SEEK_END);
+	nr_steps = size / STEP;
+	if (!nr_steps)
+		die("a path is smaller than 1 MiB");
+	at = nr_steps / nr * me;
+	while (!atomic_load(&shared->stop) && atomic_load(&shared->kib[me]) < limit) {
+		step(fd, mode, (off_t)(at % nr_steps) * STEP, buf);
+		at++;
+		atomic_fetch_add(&shared->kib[me], STEP >> 10);
+	}
+	_exit(0);
+}
+
+static unsigned long total_kib(int nr)
+{
+	unsigned long kib = 0;
+
+	for (int i = 0; i < nr; i++)
+		kib += atomic_load(&shared->kib[i]);
+	return kib;
+}
+
+static double total_cpu(const pid_t *pids, int nr)
+{
+	struct timespec ts;
+	double cpu = 0;
+	clockid_t id;
+
+	for (int i = 0; i < nr; i++) {
+		if (!clock_getcpuclockid(pids[i], &id) && !clock_gettime(id, &ts))
+			cpu += ts.tv_sec + ts.tv_nsec / 1e9;
+	}
+	return cpu;
+}
+
+static double children_cpu(void)
+{
+	struct rusage used;
+
+	getrusage(RUSAGE_CHILDREN, &used);
+	return used.ru_utime.tv_sec + used.ru_stime.tv_sec +
+	       (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+static size_t slurp(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY);
+	size_t have = 0;
+	ssize_t got;
+
+	if (fd < 0)
+		return 0;
+	while (have + 1 < size && (got = read(fd, buf + have, size - 1 - have)) > 0)
+		have += got;
+	close(fd);
+	buf[have] = '\0';
+	return have;
+}
+
+static char text[1 << 18];
+
+static void keep(const char *dir, const char *name, const char *edge)
+{
+	char path[512];
+	size_t len;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%s", name);
+	len = slurp(path, text, sizeof(text));
+	snprintf(path, sizeof(path), "%s/%s.%s", dir, name, edge);
+	f = fopen(path, "w");
+	if (!f || fwrite(text, 1, len, f) != len || fclose(f))
+		die(path);
+}
+
+static void keep_kswapds(const char *dir, const char *edge)
+{
+	DIR *proc = opendir("/proc");
+	char path[512];
+	struct dirent *entry;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/kswapd.%s", dir, edge);
+	f = fopen(path, "w");
+	if (!f || !proc)
+		die(path);
+	while ((entry = readdir(proc))) {
+		unsigned long user, sys;
+		char *name, *end;
+
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.20s/stat", entry->d_name);
+		if (!slurp(path, text, sizeof(text)))
+			continue;
+		name = strchr(text, '(');
+		end = strrchr(text, ')');
+		if (!name || !end || strncmp(name + 1, "kswapd", 6))
+			continue;
+		if (sscanf(end + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys) != 2)
+			continue;
+		*end = '\0';
+		fprintf(f, "%s %lu\n", name + 1, user + sys);
+	}
+	closedir(proc);
+	if (fclose(f))
+		die("kswapd");
+}
+
+static void keep_all(const char *dir, const char *edge)
+{
+	if (!dir)
+		return;
+	keep(dir, "vmstat", edge);
+	keep(dir, "stat", edge);
+	keep_kswapds(dir, edge);
+}
+
+static void watch(unsigned long *values)
+{
+	slurp("/proc/vmstat", text, sizeof(text));
+	for (int i = 0; i < NR_WATCHED; i++) {
+		char want[64], *found;
+
+		snprintf(want, sizeof(want), "\n%s ", watched[i]);
+		found = strstr(text, want);
+		values[i] = found ? strtoul(found + strlen(want), NULL, 10) : 0;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *dir = getenv("READERS_DIR"), *limit = getenv("READERS_KIB"), *warm = getenv("READERS_WARM");
+	static unsigned long ticks[MAX_TICKS][NR_WATCHED + 1];
+	int nr = argc > 4 ? atoi(argv[1]) : 0;
+	double seconds = argc > 4 ? atof(argv[2]) : 0;
+	bool ticking = getenv("READERS_TICKS") != NULL, bad = false;
+	unsigned long before, after, each = ~0UL;
+	double start, end, cpu;
+	static pid_t pids[MAX_READERS];
+	int nr_ticks = 0, status;
+
+	if (nr < 1 || nr > MAX_READERS || seconds <= 0 || !strchr("fmrdo", argv[3][0])) {
+		fprintf(stderr, "usage: readers N SECONDS fadvise|mmap|read|direct|once PATH...\n");
+		return 2;
+	}
+	if (argv[3][0] == 'o') {
+		if (!limit)
+			die("once needs READERS_KIB");
+		each = strtoul(limit, NULL, 10) / nr;
+	}
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		die("mmap");
+	start = now();
+	for (int i = 0; i < nr; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			die("fork");
+		if (!pids[i])
+			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)], each);
+	}
+	if (warm)
+		sleep_until(now() + atof(warm));
+	keep_all(dir, "before");
+	before = each == ~0UL ? total_kib(nr) : 0;
+	cpu = total_cpu(pids, nr);
+	if (each == ~0UL)
+		start = now();
+	if (each != ~0UL) {
+		/* Until all are through, without anybody who polls. */
+		for (int i = 0; i < nr; i++)
+			bad |= waitpid(pids[i], &status, 0) < 0 || status;
+	} else if (ticking) {
+		for (; nr_ticks < MAX_TICKS && nr_ticks < seconds; nr_ticks++) {
+			sleep_until(start + nr_ticks + 1);
+			watch(ticks[nr_ticks]);
+			ticks[nr_ticks][NR_WATCHED] = total_kib(nr);
+		}
+	} else {
+		sleep_until(start + seconds);
+	}
+	end = now();
+	after = total_kib(nr);
+	/* Those that have ended are in the children's sum. */
+	cpu = each == ~0UL ? total_cpu(pids, nr) - cpu : children_cpu();
+	keep_all(dir, "after");
+	atomic_store(&shared->stop, 1);
+	for (int i = 0; i < nr && each == ~0UL; i++)
+		bad |= waitpid(pids[i], &status, 0) < 0 || status;
+	for (int i = 0; i < nr_ticks; i++) {
+		printf("tick %d", i + 1);
+		for (int j = 0; j <= NR_WATCHED; j++)
+			printf(" %lu", ticks[i][j]);
+		printf("\n");
+	}
+	printf("kib=%lu ms=%.0f cpu_ms=%.0f\n", after - before, (end - start) * 1000, cpu * 1000);
+	return bad;
+}

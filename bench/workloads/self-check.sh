@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Slow motion's own test: independent workers, each on a vCPU of its own, must add up. Usage: self-check.sh WORKERS...
+
+. bench/workloads/lib.sh
+
+cpus=$(nproc)
+
+# workers N SECONDS: each on a vCPU of its own.
+workers() {
+	local i
+	for ((i = 0; i < $1; i++)); do
+		taskset -c "$i" "$BIN/spin" "$2" &
+	done
+	wait
+}
+
+lab_ready
+# The first run of any code is translated by QEMU, and read from the host.
+workers "$cpus" 3 >/dev/null
+for workers in "$@"; do
+	out=$(workers "$workers" "${SECONDS_EACH:-10}")
+	[ "$(grep -c loops= <<<"$out")" = "$workers" ] || { echo "a worker failed" >&2; exit 1; }
+	loops=$(grep -o 'loops=[0-9]*' <<<"$out" | awk -F= '{ sum += $2 } END { printf "%.0f\n", sum }')
+	value "$workers" loops "$loops"
+	: "${first:=$loops} ${fewest:=$workers}"
+	value "$workers" scaling "$(awk -v a="$first" -v n="$fewest" -v b="$loops" -v m="$workers" \
+		'BEGIN { printf "%.3f\n", b * n / a / m }')"
+done

@@ -1,0 +1,274 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Writers against reclaim: fs_mark, simple-wb (dd), mmap-strm, and a stream beside readers, on a fast or a slow disk.
+#
+# The variant's environment: FS xfs or ext4, DISK fast or usb (names of scratch disks), DIRTY_RATIO (40, the seed's).
+
+# shellcheck source=bench/workloads/lib.sh
+. bench/workloads/lib.sh
+set -u
+
+TRACE=/sys/kernel/tracing
+EVENT=$TRACE/events/vmscan/mm_vmscan_throttled
+INSTANCE=$TRACE/instances/lab-writeback
+FS=${FS:-ext4} DISK=${DISK:-fast}
+QUICK=${QUICK:-0}
+RAM_MIB=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
+# What the slow disk takes in a second, as writeback.toml limits it, in MiB.
+USB_MIB_S=5
+
+die() {
+	echo "writeback: $*" >&2
+	exit 1
+}
+
+# The largest part of mkfs on a slow disk is what it writes needlessly: journal, inode tables, discards.
+make_fs() {
+	case $FS in
+	ext4) mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1,nodiscard "$1" ;;
+	xfs) mkfs.xfs -q -f -K -l size=16m "$1" ;;
+	*) die "FS=$FS: write ext4 or xfs" ;;
+	esac >/dev/null || die "mkfs.$FS $1 failed"
+}
+
+# mount_fs DISK FOLDER
+mount_fs() {
+	local device options=noatime
+	device=$(scratch_device "$1") || exit 1
+	make_fs "$device"
+	# ext4's thread that zeroes inode tables would compete for the disk.
+	[ "$FS" != ext4 ] || options=$options,noinit_itable
+	mkdir -p "$2"
+	mount -o "$options" "$device" "$2" || die "$device does not mount as $FS"
+}
+
+# Reads of a sparse file fill the page cache and cost the disk nothing.
+fill_cache() { dd if=$LAB/read/hole0 of=/dev/null bs=1M count="$RAM_MIB" status=none; }
+
+# The reasons this kernel knows, in small letters: writeback, isolated, noprogress, congested.
+reasons() {
+	grep -o '"VMSCAN_THROTTLE_[A-Z]*"' $EVENT/format | tr -d '"' | sed 's/^VMSCAN_THROTTLE_//' |
+		grep -vx NONE | sort -u | tr '[:upper:]' '[:lower:]'
+}
+
+throttle_setup() {
+	[ -e $EVENT/enable ] || die "no tracepoint vmscan/mm_vmscan_throttled; build the kernel with CONFIG_FTRACE"
+	mkdir -p $INSTANCE || die "no tracefs instance can be made"
+	echo 256 >$INSTANCE/buffer_size_kb
+	[ -n "$(reasons)" ] || die "$EVENT/format names no reason; the script must learn this kernel's format"
+}
+
+throttle_start() {
+	echo >$INSTANCE/trace
+	echo 1 >$INSTANCE/events/vmscan/mm_vmscan_throttled/enable || die "the tracepoint can not be enabled"
+}
+
+throttle_stop() {
+	local point=$1 lost reason
+	echo 0 >$INSTANCE/events/vmscan/mm_vmscan_throttled/enable
+	awk '$1 == "entries:" || $1 == "overrun:" { sum += $2 } END { print sum + 0 }' \
+		$INSTANCE/per_cpu/cpu*/stats >$LAB/throttle.total
+	value "$point" throttle_events "$(cat $LAB/throttle.total)"
+	lost=$(awk '$1 == "overrun:" { sum += $2 } END { print sum + 0 }' $INSTANCE/per_cpu/cpu*/stats)
+	if [ "$lost" != 0 ]; then
+		echo "@note $point: $lost throttle events did not fit the trace buffer: no figures by reason"
+		return
+	fi
+	for reason in $(reasons); do
+		value "$point" "throttle_$reason" \
+			"$(grep -c "reason=.*VMSCAN_THROTTLE_${reason^^}\b" $INSTANCE/trace)"
+	done
+	# Spelt usect_delayed in the kernel.
+	value "$point" throttle_ms "$(awk '/mm_vmscan_throttled:/ && match($0, /_delayed=[0-9]+/) {
+		us += substr($0, RSTART + 9, RLENGTH - 9) } END { printf "%.0f\n", us / 1000 }' $INSTANCE/trace)"
+}
+
+kswapd_ticks() {
+	local pid sum=0
+	for pid in $(kswapds); do
+		sum=$((sum + $(cpu_of "$pid")))
+	done
+	echo $sum
+}
+
+# ios and ms they took, of the disk under test.
+disk_wait() { awk -v disk="${DEVICE#/dev/}" '$3 == disk { print $4 + $8, $7 + $11 }' /proc/diskstats; }
+
+# Scan efficiency over time; says nothing for a span in which kswapd did not scan.
+sample_efficiency() {
+	local from
+	from=$(cut -d' ' -f1 /proc/uptime)
+	awk '/^pg(scan|steal)_kswapd / { print $1, $2 }' /proc/vmstat >$LAB/efficiency.was
+	while sleep 2; do
+		awk '/^pg(scan|steal)_kswapd / { print $1, $2 }' /proc/vmstat >$LAB/efficiency.is
+		awk -v x="$1" -v from="$from" '
+			FILENAME == "/proc/uptime" { t = $1 - from; next }
+			FNR == NR { was[$1] = $2; next }
+			{ d[$1] = $2 - was[$1] }
+			END { if (d["pgscan_kswapd"] > 0) printf "@series %s scan_efficiency %.1f %.2f\n", x, t,
+				100 * d["pgsteal_kswapd"] / d["pgscan_kswapd"] }' \
+			$LAB/efficiency.was $LAB/efficiency.is /proc/uptime
+		mv $LAB/efficiency.is $LAB/efficiency.was
+	done
+}
+
+measure_start() {
+	vmstat_save before
+	TICKS=$(kswapd_ticks)
+	WAIT=$(disk_wait)
+	throttle_start
+	sample_efficiency "$1" &
+	SAMPLER=$!
+	START=$EPOCHREALTIME
+}
+
+measure_stop() {
+	local point=$1 scanned
+	ELAPSED=$(awk -v a="$START" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
+	vmstat_save after
+	kill "$SAMPLER"
+	wait "$SAMPLER" 2>/dev/null
+	throttle_stop "$point"
+	value "$point" kswapd_ticks $(($(kswapd_ticks) - TICKS))
+	scanned=$(vmstat_delta pgscan_kswapd)
+	value "$point" pgscan_kswapd "$scanned"
+	value "$point" pgscan_direct "$(vmstat_delta pgscan_direct)"
+	[ "$scanned" -le 0 ] ||
+		value "$point" efficiency "$(awk -v a="$(vmstat_delta pgsteal_kswapd)" -v b="$scanned" \
+			'BEGIN { printf "%.2f", 100 * a / b }')"
+	value "$point" nr_vmscan_write "$(vmstat_delta nr_vmscan_write)"
+	value "$point" nr_vmscan_immediate_reclaim "$(vmstat_delta nr_vmscan_immediate_reclaim)"
+	echo "$WAIT $(disk_wait)" | awk -v x="$point" '$3 > $1 { printf "@value %s wait_ms %.2f\n", x, ($4 - $2) / ($3 - $1) }'
+	vmstat_diff "$point"
+}
+
+# How much to write: three times memory on the fast disk; on the slow one what fills the dirty limit (40%) and keeps
+# it writing for SECONDS_EACH.
+total_mib() {
+	if [ "$DISK" = usb ]; then
+		echo $((RAM_MIB * 2 / 5 + USB_MIB_S * SECONDS_EACH))
+	elif [ "$QUICK" = 1 ]; then
+		echo "$RAM_MIB"
+	else
+		echo $((RAM_MIB * 3))
+	fi
+}
+
+# fs_mark with the seed's options; 1 MiB files (the seed: 10 MiB) so that 16 threads have some each.
+run_fsmark() {
+	local point=$1 threads=$2 i dirs=() files
+	for ((i = 0; i < threads; i++)); do
+		mkdir -p "$LAB/work/fsmark/$i"
+		dirs+=(-d "$LAB/work/fsmark/$i")
+	done
+	files=$(($(total_mib) / (5 * threads)))
+	((files > 0)) || files=1
+	measure_start "$point"
+	fs_mark "${dirs[@]}" -D 10 -N 150 -n "$files" -L 5 -S0 -s 1048576 -l $LAB/fs_log >$LAB/fs_mark.out 2>&1 ||
+		{ cat $LAB/fs_mark.out >&2; die "fs_mark failed"; }
+	measure_stop "$point"
+	# FSUse% Count Size Files/sec Overhead, one line an iteration.
+	awk -v x="$point" 'NF == 5 && $2 ~ /^[0-9]+$/ && $4 ~ /^[0-9.]+$/ { sum += $4; n++; if (n == 1 || $4 < min) min = $4 }
+		END { if (!n) exit 1; printf "@value %s files_s %.2f\n@value %s files_s_worst %.2f\n", x, sum / n, x, min }' \
+		$LAB/fs_mark.out || { cat $LAB/fs_mark.out >&2; die "fs_mark printed no iteration"; }
+}
+
+run_simple_wb() {
+	local point=$1 mib
+	mib=$(total_mib)
+	# All of it must reach the disk here, so the slow disk gets no more than it writes in the time.
+	[ "$DISK" != usb ] || mib=$((USB_MIB_S * SECONDS_EACH))
+	measure_start "$point"
+	dd if=/dev/zero of=$LAB/work/simple bs=1M count="$mib" conv=fsync status=none || die "dd failed"
+	measure_stop "$point"
+	value "$point" write_mib_s "$(awk -v m="$mib" -v s="$ELAPSED" 'BEGIN { printf "%.2f", m / s }')"
+}
+
+run_mmap_strm() {
+	local point=$1 half
+	half=$(($(total_mib) / 2))
+	measure_start "$point"
+	# Anonymous memory that does not fit beside what is dirty: the seed's test swapped, too.
+	$BIN/mmap-strm $LAB/work/map1 $half $LAB/work/map2 $half $((RAM_MIB / 2)) >$LAB/mmap-strm.out ||
+		die "mmap-strm failed"
+	measure_stop "$point"
+	tr ' ' '\n' <$LAB/mmap-strm.out | awk -F= -v x="$point" '{ print "@value", x, $1, $2 }'
+}
+
+# Bytes that tasks have moved by read() or write(): io_bytes rchar|wchar PID...
+io_bytes() {
+	local what=$1 pid
+	shift
+	for pid in "$@"; do
+		cat "/proc/$pid/io"
+	done | awk -v what="$what:" '$1 == what { sum += $2 } END { printf "%.0f\n", sum }'
+}
+
+# One stream to the disk and three readers of clean page cache, for a given time.
+run_stream_and_read() {
+	local point=$1 writer readers=() i pid read wrote
+	measure_start "$point"
+	dd if=/dev/zero of=$LAB/work/stream bs=1M status=none &
+	writer=$!
+	for i in 1 2 3; do
+		dd if=$LAB/read/hole$i of=/dev/null bs=1M status=none &
+		readers+=($!)
+	done
+	sleep "$SECONDS_EACH"
+	for pid in $writer "${readers[@]}"; do
+		kill -0 "$pid" 2>/dev/null || die "a dd of $point ended too early"
+	done
+	wrote=$(io_bytes wchar $writer)
+	read=$(io_bytes rchar "${readers[@]}")
+	measure_stop "$point"
+	kill $writer "${readers[@]}"
+	wait $writer "${readers[@]}" 2>/dev/null
+	value "$point" write_mib_s "$(awk -v b="$wrote" -v s="$ELAPSED" 'BEGIN { printf "%.2f", b / 1048576 / s }')"
+	value "$point" read_mib_s "$(awk -v b="$read" -v s="$ELAPSED" 'BEGIN { printf "%.2f", b / 1048576 / s }')"
+}
+
+# Deleting drops what is dirty: no wait for the slow disk.
+tidy() {
+	rm -rf $LAB/work/fsmark $LAB/work/simple $LAB/work/map1 $LAB/work/map2 $LAB/work/stream
+	settle
+	fill_cache
+}
+
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
+[ "$#" -gt 0 ] || die "name at least one point"
+[ -n "${SECONDS_EACH:-}" ] || die "SECONDS_EACH is not set"
+DEVICE=$(scratch_device "$DISK") || exit 1
+SWAP=$(scratch_device swap) || exit 1
+mount_fs "$DISK" $LAB/work
+if [ "$DISK" = fast ]; then
+	mkdir -p $LAB/work/holes $LAB/read
+	mount --bind $LAB/work/holes $LAB/read
+else
+	mount_fs fast $LAB/read
+fi
+for i in 0 1 2 3; do
+	truncate -s 256G $LAB/read/hole$i || die "no sparse file on $FS"
+done
+mkswap "$SWAP" >/dev/null || die "mkswap failed"
+throttle_setup
+# As in the seed.
+echo "${DIRTY_RATIO:-40}" >/proc/sys/vm/dirty_ratio
+sync
+fill_cache
+lab_ready
+
+for point; do
+	swap=1
+	[ "$point" != stream-and-read ] || swap=0
+	[ $swap = 0 ] || swapon "$SWAP" || die "no swap"
+	case $point in
+	fsmark-[1-9]*) run_fsmark "$point" "${point#fsmark-}" ;;
+	simple-wb) run_simple_wb "$point" ;;
+	mmap-strm) run_mmap_strm "$point" ;;
+	stream-and-read) run_stream_and_read "$point" ;;
+	*) die "no point $point; there are fsmark-N, simple-wb, mmap-strm, stream-and-read" ;;
+	esac
+	value "$point" elapsed_s "$ELAPSED"
+	[ $swap = 0 ] || swapoff "$SWAP" || die "swapoff failed"
+	tidy
+done

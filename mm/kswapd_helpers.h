@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Between mm/vmscan.c, whose kswapd leads, and mm/kswapd_helpers.c, whose threads help it. */
+#ifndef MM_KSWAPD_HELPERS_H
+#define MM_KSWAPD_HELPERS_H
+
+#include <linux/mmzone.h>
+#include <linux/swap.h>
+
+/* Reclaim threads of a node at most, its kswapd included. */
+#define KSWAPD_THREADS_MAX	16
+
+struct kswapd_helper;
+
+/**
+ * struct kswapd_round - what one round of reclaim did, in pages
+ * @scanned: folios' pages looked at
+ * @reclaimed: pages freed
+ * @dirty: as in struct scan_control, like those that follow
+ * @congested: dirty and already queued for writeback
+ * @writeback: under writeback
+ * @immediate: under writeback and marked for immediate reclaim
+ * @taken: isolated
+ */
+struct kswapd_round {
+	unsigned long scanned;
+	unsigned long reclaimed;
+	unsigned int dirty;
+	unsigned int congested;
+	unsigned int writeback;
+	unsigned int immediate;
+	unsigned int taken;
+};
+
+/**
+ * struct kswapd_request - what the leader wants from a round of a helper
+ * @priority: scan a lruvec's size >> priority, as the leader does now
+ * @reclaim_idx: the highest zone to isolate folios from
+ * @highest_zoneidx: the highest zone that has to be balanced
+ * @workers: threads that share the gap, the leader included
+ */
+struct kswapd_request {
+	int priority;
+	int reclaim_idx;
+	int highest_zoneidx;
+	unsigned int workers;
+};
+
+/**
+ * struct kswapd_evidence - one window, from which the number of helpers follows
+ * @max: helpers there are
+ * @ms: length of the window in milliseconds
+ * @reclaimed: pages that the leader and its helpers freed in it
+ * @pressure: tasks had to reclaim for themselves, or free pages were under the mark
+ * @ended: the pass has ended
+ * @failed: it has ended and nobody had freed anything
+ */
+struct kswapd_evidence {
+	unsigned int max;
+	unsigned int ms;
+	unsigned long reclaimed;
+	bool pressure;
+	bool ended;
+	bool failed;
+};
+
+/**
+ * struct kswapd_scale - what the rule remembers from window to window; all zero at first
+ * @target: helpers that may run
+ * @probing: the last window was the first with one helper more
+ * @calm_ms: how long passes have ended without pressure
+ * @hold: windows to wait before the next try
+ * @backoff: the last wait after a try that gained too little
+ * @before: pages a second before the helper that is on probation
+ */
+struct kswapd_scale {
+	unsigned int target;
+	bool probing;
+	unsigned int calm_ms;
+	unsigned int hold;
+	unsigned int backoff;
+	unsigned long before;
+};
+
+#ifdef CONFIG_KSWAPD_HELPERS
+
+unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *e);
+unsigned long kswapd_share(unsigned long gap, unsigned int workers);
+
+void kswapd_help_offer(pg_data_t *pgdat, const struct kswapd_request *req,
+		       unsigned long reclaimed);
+void kswapd_help_collect(pg_data_t *pgdat, struct kswapd_round *round);
+void kswapd_help_pause(pg_data_t *pgdat);
+void kswapd_help_end(pg_data_t *pgdat, bool failed);
+void kswapd_help_note_stall(pg_data_t *pgdat);
+bool kswapd_helper_should_stop(struct kswapd_helper *helper);
+struct lru_gen_mm_walk *kswapd_helper_walk(struct kswapd_helper *helper);
+
+void kswapd_helpers_start(pg_data_t *pgdat);
+void kswapd_helpers_stop(pg_data_t *pgdat);
+
+/* In vmscan.c */
+bool kswapd_helper_shrink(pg_data_t *pgdat, const struct kswapd_request *req,
+			  struct kswapd_helper *helper, struct kswapd_round *round);
+bool kswapd_under_mark(pg_data_t *pgdat, int highest_zoneidx);
+
+#else
+
+static inline void kswapd_help_offer(pg_data_t *pgdat, const struct kswapd_request *req,
+				     unsigned long reclaimed) {}
+static inline void kswapd_help_collect(pg_data_t *pgdat, struct kswapd_round *round) {}
+static inline void kswapd_help_pause(pg_data_t *pgdat) {}
+static inline void kswapd_help_end(pg_data_t *pgdat, bool failed) {}
+static inline void kswapd_help_note_stall(pg_data_t *pgdat) {}
+static inline bool kswapd_helper_should_stop(struct kswapd_helper *helper) { return false; }
+static inline void kswapd_helpers_start(pg_data_t *pgdat) {}
+static inline void kswapd_helpers_stop(pg_data_t *pgdat) {}
+
+#endif /* CONFIG_KSWAPD_HELPERS */
+
+#if IS_ENABLED(CONFIG_KUNIT) && IS_ENABLED(CONFIG_LRU_GEN)
+struct lru_gen_mm_walk *set_mm_walk(struct pglist_data *pgdat, bool force_alloc);
+void clear_mm_walk(void);
+#endif
+#endif /* MM_KSWAPD_HELPERS_H */

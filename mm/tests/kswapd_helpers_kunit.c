@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * kswapd's helpers: the rule that says how many, and how the gap is divided.
+ *
+ * The rule is fed windows of a made-up machine, whose rate of reclaim is a
+ * function of the threads at work.
+ */
+#include <kunit/test.h>
+#include <linux/limits.h>
+#include <linux/swap.h>
+
+#include "../kswapd_helpers.h"
+
+#define WINDOW_MS	20
+
+static unsigned int window(struct kswapd_scale *s, unsigned int max,
+			   unsigned long reclaimed, bool pressure)
+{
+	struct kswapd_evidence e = {
+		.max = max,
+		.ms = WINDOW_MS,
+		.reclaimed = reclaimed,
+		.pressure = pressure,
+	};
+
+	return kswapd_scale(s, &e);
+}
+
+/* A pass ends, so many milliseconds after the last one. */
+static unsigned int ended(struct kswapd_scale *s, unsigned int max,
+			  unsigned int ms, bool pressure)
+{
+	struct kswapd_evidence e = {
+		.max = max,
+		.ms = ms,
+		.pressure = pressure,
+		.ended = true,
+	};
+
+	return kswapd_scale(s, &e);
+}
+
+/* Every thread frees as much as the first one: use them all, one more a window. */
+static void scale_grows_while_it_helps(struct kunit *test)
+{
+	struct kswapd_scale s = {};
+
+	for (unsigned int i = 1; i <= 7; i++)
+		KUNIT_EXPECT_EQ(test, window(&s, 7, 1000 * i, true), i);
+	for (unsigned int i = 0; i < 20; i++)
+		KUNIT_EXPECT_EQ(test, window(&s, 7, 8000, true), 7);
+}
+
+static void scale_needs_pressure(struct kunit *test)
+{
+	struct kswapd_scale s = {};
+
+	for (unsigned int i = 0; i < 100; i++)
+		KUNIT_EXPECT_EQ(test, window(&s, 15, 1000, false), 0);
+}
+
+static void scale_stops_at_the_ceiling(struct kunit *test)
+{
+	struct kswapd_scale s = {};
+
+	for (unsigned int i = 1; i < 30; i++)
+		KUNIT_EXPECT_LE(test, window(&s, 3, 1000 * i, true), 3);
+	KUNIT_EXPECT_EQ(test, s.target, 3);
+	/* Fewer threads than before: at once. */
+	KUNIT_EXPECT_EQ(test, window(&s, 1, 4000, true), 1);
+	KUNIT_EXPECT_EQ(test, window(&s, 0, 4000, true), 0);
+}
+
+/* Nothing can be freed: more threads would only burn CPU. */
+static void scale_is_none_without_progress(struct kunit *test)
+{
+	struct kswapd_scale s = {};
+
+	KUNIT_EXPECT_EQ(test, window(&s, 7, 0, true), 0);
+	window(&s, 7, 1000, true);
+	window(&s, 7, 2000, true);
+	KUNIT_EXPECT_EQ(test, s.target, 2);
+	KUNIT_EXPECT_EQ(test, window(&s, 7, 0, true), 0);
+	/* And not again at once. */
+	KUNIT_EXPECT_EQ(test, window(&s, 7, 10, true), 0);
+}
+
+/* Passes of a hopeless node are shorter than a window. */
+static void scale_is_none_after_a_failed_pass(struct kunit *test)
+{
+	struct kswapd_evidence e = {
+		.max = 7, .ms = 5, .pressure = true, .ended = true, .failed = true,
+	};
+	struct kswapd_scale s = {};
+
+	window(&s, 7, 1000, true);
+	KUNIT_ASSERT_EQ(test, s.target, 1);
+	KUNIT_EXPECT_EQ(test, kswapd_scale(&s, &e), 0);
+	KUNIT_EXPECT_EQ(test, window(&s, 7, 10, true), 0);
+}
+
+/* A lock is the limit: from the third thread on nothing is gained. */
+static void scale_steps_back_where_nothing_is_gained(struct kunit *test)
+{
+	static const unsigned long rate[] = { 1000, 1900, 1950, 1950, 1950 };
+	struct kswapd_scale s = {};
+	unsigned int helpers = 0, tries = 0;
+	int at_one = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		unsigned int next = window(&s, 4, rate[helpers], true);
+
+		tries += next > helpers;
+		at_one += next == 1;
+		KUNIT_EXPECT_LE(test, next, 2);
+		helpers = next;
+	}
+	/* It settles at one helper; tries for more become rare. */
+	KUNIT_EXPECT_GT(test, at_one, 900);
+	KUNIT_EXPECT_LT(test, tries, 30);
+}
+
+/* Passes that end without pressure take helpers away, one a second. */
+static void scale_goes_step_by_step_when_the_load_ends(struct kunit *test)
+{
+	unsigned int last, passes = 0;
+	struct kswapd_scale s = {};
+
+	for (unsigned int i = 1; i <= 5; i++)
+		window(&s, 5, 1000 * i, true);
+	last = s.target;
+	KUNIT_ASSERT_EQ(test, last, 5);
+	while (s.target && passes++ < 1000) {
+		unsigned int now = ended(&s, 5, 100, false);
+
+		KUNIT_EXPECT_LE(test, last - now, 1);
+		last = now;
+	}
+	KUNIT_EXPECT_EQ(test, passes, 50);
+	/* And all that it had learned of its limits. */
+	KUNIT_EXPECT_EQ(test, s.hold, 0);
+	KUNIT_EXPECT_EQ(test, s.backoff, 0);
+}
+
+/* Neither pressure that comes and goes nor passes that end under it shake them off. */
+static void scale_does_not_flap(struct kunit *test)
+{
+	struct kswapd_scale s = {};
+	unsigned int changes = 0, last;
+
+	for (unsigned int i = 1; i <= 3; i++)
+		window(&s, 3, 1000 * i, true);
+	last = s.target;
+	for (int i = 0; i < 200; i++) {
+		unsigned int now = window(&s, 3, 4000, i % 2);
+
+		changes += now != last;
+		last = now;
+		now = ended(&s, 3, 30, i % 2);
+		changes += now != last;
+		last = now;
+	}
+	KUNIT_EXPECT_EQ(test, changes, 0);
+}
+
+static void scale_survives_odd_windows(struct kunit *test)
+{
+	struct kswapd_evidence e = { .max = 7, .ms = 0, .reclaimed = 5, .pressure = true };
+	struct kswapd_scale s = {};
+
+	KUNIT_EXPECT_EQ(test, kswapd_scale(&s, &e), 1);
+	/* Nothing freed in no time at all. */
+	e.ms = 1;
+	e.reclaimed = 0;
+	KUNIT_EXPECT_EQ(test, kswapd_scale(&s, &e), 0);
+}
+
+static void the_gap_is_divided(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, kswapd_share(4000, 1), 4000);
+	KUNIT_EXPECT_EQ(test, kswapd_share(4000, 4), 1000);
+	KUNIT_EXPECT_EQ(test, kswapd_share(4000, 0), 4000);
+	/* All shares together exceed the gap by a batch each at most. */
+	for (unsigned int workers = 1; workers <= KSWAPD_THREADS_MAX; workers++) {
+		for (unsigned long gap = 0; gap < 4096; gap += 61)
+			KUNIT_EXPECT_LE(test, workers * kswapd_share(gap, workers),
+					gap + workers * SWAP_CLUSTER_MAX);
+	}
+}
+
+#ifdef CONFIG_LRU_GEN
+/* kswapd takes the node's walk; a helper keeps the one it has brought. */
+static void a_helper_keeps_its_own_walk(struct kunit *test)
+{
+	struct lru_gen_mm_walk *own = kunit_kzalloc(test, sizeof(*own), GFP_KERNEL);
+	struct reclaim_state state = {}, *saved = current->reclaim_state;
+	unsigned int pflags = current->flags & PF_KSWAPD;
+	struct lru_gen_mm_walk *leader, *helper;
+	pg_data_t *pgdat = NODE_DATA(first_online_node);
+
+	KUNIT_ASSERT_NOT_NULL(test, own);
+	/* No assertion between here and where it is put back. */
+	current->reclaim_state = &state;
+	current->flags |= PF_KSWAPD;
+	leader = set_mm_walk(pgdat, false);
+	clear_mm_walk();
+	state.mm_walk = own;
+	helper = set_mm_walk(pgdat, false);
+	clear_mm_walk();
+	current->flags = (current->flags & ~PF_KSWAPD) | pflags;
+	current->reclaim_state = saved;
+
+	KUNIT_EXPECT_PTR_EQ(test, leader, &pgdat->mm_walk);
+	KUNIT_EXPECT_PTR_EQ(test, helper, own);
+	KUNIT_EXPECT_NULL(test, state.mm_walk);
+}
+#endif
+
+static struct kunit_case kswapd_helpers_cases[] = {
+	KUNIT_CASE(scale_grows_while_it_helps),
+	KUNIT_CASE(scale_needs_pressure),
+	KUNIT_CASE(scale_stops_at_the_ceiling),
+	KUNIT_CASE(scale_is_none_without_progress),
+	KUNIT_CASE(scale_is_none_after_a_failed_pass),
+	KUNIT_CASE(scale_steps_back_where_nothing_is_gained),
+	KUNIT_CASE(scale_goes_step_by_step_when_the_load_ends),
+	KUNIT_CASE(scale_does_not_flap),
+	KUNIT_CASE(scale_survives_odd_windows),
+	KUNIT_CASE(the_gap_is_divided),
+#ifdef CONFIG_LRU_GEN
+	KUNIT_CASE(a_helper_keeps_its_own_walk),
+#endif
+	{}
+};
+
+static struct kunit_suite kswapd_helpers_suite = {
+	.name = "kswapd_helpers",
+	.test_cases = kswapd_helpers_cases,
+};
+
+kunit_test_suite(kswapd_helpers_suite);
+
+MODULE_DESCRIPTION("KUnit tests for the helpers of kswapd");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `bench`: scenarios on several kernels in turn, compared in tables as the seeds print them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from lr import proc
+from lr.lab import kernels, runner, sample, scenario, tables
+from lr.layout import Layout, here
+from lr.options import env, flag, number
+from lr.ui import Fail, Progress, clock, say
+
+_PAIRS, _PAIRS_QUICK = "5", "1"
+
+
+def _select(layout: Layout, names: str) -> list[scenario.Scenario]:
+    """The scenarios named, or all."""
+    known = scenario.load_all(layout)
+    for name in names.split():
+        if name not in known:
+            raise Fail(f"SCENARIO={name}: no such scenario; there are {', '.join(known)}")
+    return [known[name] for name in names.split() or known]
+
+
+def _variants(chosen: list[scenario.Scenario], names: str) -> tuple[str, ...]:
+    """The variants named; one that no chosen scenario has is a mistake."""
+    known = {variant.name for each in chosen for variant in each.variants}
+    for name in names.split():
+        if name not in known:
+            raise Fail(f"VARIANT={name}: no such variant; there are {', '.join(sorted(known))}")
+    return tuple(names.split())
+
+
+def _prepare(layout: Layout, chosen: list[scenario.Scenario]) -> None:
+    """What only the lab needs: Debian packages the workloads use, scipy and matplotlib, our own small programs."""
+    packages = sorted({package for each in chosen for package in each.packages})
+    done = proc.run([layout.root / "scripts" / "setup", "-q", "--bench", *packages], check=False)
+    if done.returncode != 0:
+        raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
+    kernels.programs(layout, sorted({program for each in chosen for program in each.programs}))
+
+
+def _remember_order(layout: Layout, name: str, labels: list[str]) -> None:
+    """The report shows the kernels in the order of the last run."""
+    folder = layout.build / "bench" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "order.json").write_text(json.dumps(labels) + "\n")
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print the tables; 1 when a sample could not be taken."""
+    words = argparse.ArgumentParser(prog="bench", description=__doc__)
+    words.add_argument("--scenario", default=env("SCENARIO", ""), help="names in bench/scenarios; default all")
+    words.add_argument("--kernels", default=env("KERNELS", "stock series"), help="default: stock series")
+    words.add_argument("--quick", default=env("QUICK", "0"), help="1: few points, one pair, no test of significance")
+    words.add_argument("--pairs", default=env("PAIRS", ""), help="samples of each kernel; default 5, quick 1")
+    words.add_argument("--share", default=env("SHARE", ""), help="percent of a CPU a vCPU gets; 0: full speed")
+    words.add_argument("--variant", default=env("VARIANT", ""), help="variants by name; default all, quick: a few")
+    options = words.parse_args(argv)
+    quick = flag("QUICK", options.quick)
+    pairs = number("PAIRS", options.pairs or (_PAIRS_QUICK if quick else _PAIRS), 1, 100)
+    share = number("SHARE", options.share, 0, 100) if options.share else None
+    layout = here()
+    whole = Progress("bench")
+    chosen, columns = _select(layout, options.scenario), kernels.parse(options.kernels)
+    _prepare(layout, chosen)
+    images = kernels.images(layout, columns)
+    digests = {what: kernels.digest(image) for what, image in images.items()}
+    asked = runner.Options(pairs, quick, share, _variants(chosen, options.variant))
+    todo = runner.jobs(chosen, columns, asked)
+    failed = runner.run(layout, todo, images, digests, asked)
+    labels = [column.label for column in columns]
+    for each in chosen:
+        _remember_order(layout, each.name, labels)
+        found = [one for job in todo if job.scenario is each and (one := _kept(layout, job, digests, asked))]
+        say(tables.render(each, found, labels))
+    say(f"bench: {len(todo) - len(failed)} of {len(todo)} samples, in {clock(whole.elapsed())}; raw in build/bench")
+    for why in failed:
+        say(f"FAILED {why}")
+    return 1 if failed else 0
+
+
+def _kept(layout: Layout, job: runner.Job, digests: dict[str, str], asked: runner.Options) -> sample.Sample | None:
+    """This job's sample, if it has been taken."""
+    folder = layout.build / "bench"
+    if not runner.kept(folder, job, runner.digest(layout, job, digests[job.kernel.what], asked)):
+        return None
+    return sample.read(sample.path_of(folder, job.scenario.name, job.variant.name, job.kernel.label, job.pair))

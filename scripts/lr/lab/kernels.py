@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernels of a comparison: stock, series or ablated:NAME, each with settings, built and their images kept."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lr import ablate, build, proc
+from lr.layout import Layout
+from lr.ui import Fail
+
+_WORD = re.compile(r"(stock|series|ablated:[a-z0-9-]+)(?::([a-z0-9_]+=[0-9]+(?:,[a-z0-9_]+=[0-9]+)*))?$")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One column of a comparison: its label, what to build, and the sysctls of vm it is measured with."""
+
+    label: str
+    what: str
+    settings: tuple[str, ...] = ()
+
+
+def parse(text: str) -> tuple[Kernel, ...]:
+    """KERNELS="stock series:kswapd_threads=4"; a kernel named twice becomes a second column, for the null test."""
+    found: list[Kernel] = []
+    seen: dict[str, int] = {}
+    for word in text.split():
+        match = _WORD.match(word)
+        if match is None:
+            raise Fail(
+                f"KERNELS: {word}: write stock, series or ablated:NAME, with settings as in series:kswapd_threads=4"
+            )
+        seen[word] = seen.get(word, 0) + 1
+        label = word if seen[word] == 1 else f"{word}~{seen[word]}"
+        found.append(Kernel(label, match[1], tuple((match[2] or "").split(",")) if match[2] else ()))
+    if not found:
+        raise Fail("KERNELS is empty: name kernels, as in KERNELS='stock series'")
+    return tuple(found)
+
+
+def _ablated(layout: Layout, name: str) -> Path:
+    path = layout.ablations / f"{name}.patch"
+    if not path.exists():
+        known = ", ".join(sorted(each.stem for each in layout.ablations.glob("*.patch")))
+        raise Fail(f"KERNELS: ablated:{name}: no such ablation; there are {known}")
+    return ablate.image(layout, ablate.parse(path, path.read_text()))
+
+
+def images(layout: Layout, kernels: Sequence[Kernel]) -> dict[str, Path]:
+    """Build what is named and keep a copy of each image, so that a later build does not change a run under way."""
+    folder = layout.build / "bench-kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Path] = {}
+    for kernel in kernels:
+        if kernel.what in found:
+            continue
+        if kernel.what.startswith("ablated:"):
+            image = _ablated(layout, kernel.what.partition(":")[2])
+        else:
+            image = build.ensure(layout, kernel.what).image
+        kept = folder / f"{kernel.what.replace(':', '-')}-{digest(image)[:12]}"
+        if not kept.exists():
+            shutil.copyfile(image, kept)
+        found[kernel.what] = kept
+    return found
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def programs(layout: Layout, names: Sequence[str]) -> None:
+    """Compile the workloads' C programs, static, into build/bench/bin."""
+    folder = layout.build / "bench" / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        source = layout.root / "bench" / "workloads" / f"{name}.c"
+        if not source.exists():
+            raise Fail(f"bench/workloads/{name}.c: a scenario names this program, and it is not there")
+        words = ["gcc", "-O2", "-Wall", "-Wextra", "-static", "-D_GNU_SOURCE"]
+        proc.run([*words, "-o", str(folder / name), str(source), "-lpthread"])

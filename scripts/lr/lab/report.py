@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb `report`: all kept samples as one HTML page, tables and plots, that needs nothing outside itself."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lr.lab import stats, tables
+from lr.lab.sample import Sample, path_of, read
+from lr.lab.scenario import Scenario, SeedTable, load_all
+from lr.layout import Layout, here
+from lr.ui import Fail, notice, say
+
+# Colours that a colour-blind reader tells apart; the first is the base kernel's.
+_COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Text stays text, in the reader's font; a $ in a name is no formula.
+_PLOT = {"svg.fonttype": "none", "text.parse_math": False, "font.size": 9}
+_STYLE = """
+body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 84em; padding: 0 1em; color: #1a1a1a; background: #fff }
+h2 { border-top: 2px solid #ccc; padding-top: 1em; margin-top: 2em }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; margin: .6em 0 1.2em; font-variant-numeric: tabular-nums }
+caption { text-align: left; font-weight: bold; padding-bottom: .3em }
+th, td { padding: .12em .7em; border-bottom: 1px solid #e4e4e4; text-align: left; white-space: nowrap }
+.n { text-align: right }
+.better { color: #00633a; font-weight: bold }
+.worse { color: #b00020; font-weight: bold }
+.changed { font-weight: bold }
+.plots { display: flex; flex-wrap: wrap; gap: 1em }
+figure { margin: 0 }
+.small { font-size: 13px; color: #444 }
+svg { max-width: 100%; height: auto }
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kernel in a plot; spread, where known, is drawn as error bars."""
+
+    kernel: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    spread: tuple[float, ...] = ()
+
+
+def main(argv: list[str]) -> int:
+    """The verb."""
+    argparse.ArgumentParser(prog="report", description=__doc__).parse_args(argv)
+    path, scenarios, samples = write_page(here())
+    say(f"{path}: {scenarios} scenarios, {samples} samples")
+    return 0
+
+
+def write_page(layout: Layout) -> tuple[Path, int, int]:
+    """Write the page; returns where it lies and how many scenarios and samples it shows."""
+    folder = layout.build / "bench"
+    samples = read_samples(folder)
+    if not samples:
+        raise Fail(f"there are no samples under {folder}; run `make bench` first")
+    os.environ.setdefault("MPLCONFIGDIR", str(layout.build / "matplotlib"))
+    shown: list[tuple[Scenario, list[Sample]]] = []
+    known = load_all(layout)
+    for name in sorted({sample.scenario for sample in samples}):
+        own = [sample for sample in samples if sample.scenario == name]
+        if name in known:
+            shown.append((known[name], own))
+        else:
+            notice(f"{len(own)} samples of {name} are left out: bench/scenarios/{name}.toml is no longer there")
+    if not shown:
+        raise Fail(f"no sample under {folder} belongs to a scenario in bench/scenarios; run `make bench` first")
+    path = folder / "report.html"
+    part = path.with_suffix(".part")
+    part.write_text(page(folder, shown))
+    os.replace(part, path)
+    return path, len(shown), sum(len(own) for _, own in shown)
+
+
+def read_samples(folder: Path) -> list[Sample]:
+    """All samples; one that can not be read is named."""
+    found = []
+    for path in sorted(folder.glob("*/*/*/*.json")):
+        try:
+            found.append(read(path))
+        except (ValueError, TypeError, KeyError, AttributeError) as exc:
+            raise Fail(f"{path} is no sample ({exc}); remove it, `make bench` measures it again") from exc
+    return found
+
+
+def kernel_order(folder: Path, scenario: str, samples: Iterable[Sample]) -> list[str]:
+    """The columns: as order.json lists them, else stock first; kernels it does not list follow by name."""
+    names = sorted({sample.kernel for sample in samples}, key=lambda name: (name != "stock", name))
+    path = folder / scenario / "order.json"
+    if not path.exists():
+        return names
+    try:
+        listed = json.loads(path.read_text())
+    except ValueError as exc:
+        raise Fail(f"{path}: {exc}; it holds a list of kernel names, or remove it") from exc
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise Fail(f"{path}: it must hold a list of kernel names; correct or remove it")
+    return list(dict.fromkeys([*listed, *names]))
+
+
+def page(folder: Path, shown: Sequence[tuple[Scenario, list[Sample]]]) -> str:
+    """The whole page."""
+    links = "".join(f'<li><a href="#{escape(s.name)}">{escape(s.name)}</a>: {escape(s.title)}</li>' for s, _ in shown)
+    sections = "".join(_section(folder, scenario, samples) for scenario, samples in shown)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>linux-reclaim: the lab</title>'
+        f"<style>{_STYLE}</style></head>\n<body>\n<h1>linux-reclaim: the lab</h1>\n"
+        "<p>Guests run without KVM on a small machine: ratios and counters mean something, times by themselves do not. "
+        f"Hmean and Amean are the harmonic and the arithmetic mean.</p>\n<ul>{links}</ul>\n{sections}</body>\n</html>\n"
+    )
+
+
+def _section(folder: Path, scenario: Scenario, samples: list[Sample]) -> str:
+    kernels = kernel_order(folder, scenario.name, samples)
+    usable, _ = tables.current(samples)
+    parts = [
+        f'<h2 id="{escape(scenario.name)}">{escape(scenario.name)}: {escape(scenario.title)}</h2>',
+        f"<p>{escape(scenario.about)}</p><p>Seed: {escape(scenario.seed)}</p>",
+        f'<p class="small">{escape(tables.legend(kernels))}. Point at a figure to see what it was made from.</p>',
+    ]
+    for table in tables.build(scenario, samples, kernels):
+        own = [sample for sample in usable if sample.variant == table.variant]
+        parts.append(f"<h3>{escape(table.variant)}: {escape(table.about)}</h3>")
+        parts.append(_table(scenario.axis, table, table.rows, "metrics"))
+        if table.vmstat:
+            parts.append(_table(scenario.axis, table, table.vmstat, "vmstat (not tested)"))
+        parts += [f'<p class="small">{escape(line)}</p>' for line in tables.closing(table)]
+        plots = [*metric_plots(scenario, table), *series_plots(scenario, table, own)]
+        if plots:
+            parts.append('<div class="plots">' + "".join(f"<figure>{plot}</figure>" for plot in plots) + "</div>")
+            bars = "Bars are standard deviations. Values over time are those of the first pair."
+            parts.append(f'<p class="small">{bars}</p>')
+        parts.append(_sources(folder, table, own))
+    parts += [_seed(scenario, table) for table in scenario.seed_tables]
+    if notes := tables.notes_of(scenario, samples):
+        parts.append("<p>Notes:</p><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
+    return "\n".join(parts) + "\n"
+
+
+def _table(axis: str, table: tables.Table, rows: Sequence[tables.Row], caption: str) -> str:
+    heads = "".join(f'<th class="n" colspan="2">{escape(kernel)}</th>' for kernel in table.kernels)
+    pairs = "".join(f'<td class="n">{count}</td><td></td>' for count in table.pairs)
+    lines = [
+        f'<div class="wide"><table><caption>{escape(caption)}</caption>',
+        f'<tr><th></th><th>metric</th><th class="n">{escape(axis)}</th><th>better</th>{heads}</tr>',
+        f"<tr><td></td><td>pairs</td><td></td><td></td>{pairs}</tr>",
+    ]
+    for row in rows:
+        cells = "".join(_cell(row, cell) for cell in row.cells)
+        lines.append(
+            f'<tr><td>{row.average}</td><td>{escape(row.title)}</td><td class="n">{escape(row.x)}</td>'
+            f"<td>{tables.BETTER[row.better]}</td>{cells}</tr>"
+        )
+    return "\n".join([*lines, "</table></div>"])
+
+
+def _cell(row: tables.Row, cell: tables.Cell) -> str:
+    if cell.value is None:
+        return '<td class="n">-</td><td></td>'
+    origin = "pairs: " + ", ".join(f"{value:g}" for value in cell.raw)
+    if cell.p is not None and cell.corrected is not None:
+        origin += f"; Welch's p {cell.p:.3g}, corrected {cell.corrected:.3g}"
+    mark = "*" if cell.significant else ""
+    kind = f"n {row.verdict(cell)}".strip()
+    return (
+        f'<td class="n" title="{escape(origin)}">{tables.number(cell.value, row.digits)}</td>'
+        f'<td class="{kind}">{tables.difference(cell.percent)}{mark}</td>'
+    )
+
+
+def _seed(scenario: Scenario, table: SeedTable) -> str:
+    heads = "".join(f'<th class="n">{escape(column)}</th>' for column in table.columns)
+    rows = "".join("<tr>" + "".join(f'<td class="n">{escape(c)}</td>' for c in row) + "</tr>" for row in table.rows)
+    caption = escape(tables.seed_title(scenario, table))
+    return f'<div class="wide"><table><caption>{caption}</caption><tr>{heads}</tr>{rows}</table></div>'
+
+
+def _sources(folder: Path, table: tables.Table, samples: list[Sample]) -> str:
+    """Links to the raw samples, relative to the page."""
+    items = []
+    for kernel in table.kernels:
+        links = []
+        for sample in (sample for sample in samples if sample.kernel == kernel):
+            path = path_of(Path(), sample.scenario, sample.variant, kernel, sample.pair)
+            if (folder / path).exists():
+                links.append(f'<a href="{escape(quote(path.as_posix()))}">{sample.pair}</a>')
+        if links:
+            items.append(f"{escape(kernel)}: pairs {', '.join(links)}")
+    return f'<p class="small">Raw samples: {"; ".join(items)}</p>'
+
+
+def metric_plots(scenario: Scenario, table: tables.Table) -> list[str]:
+    """A plot for each metric that asks for one: its means against the axis, a line a kernel."""
+    places = _places(table.points)
+    found = []
+    for metric in scenario.metrics:
+        if not metric.plot:
+            continue
+        rows = [row for row in table.rows if row.name == metric.name]
+        lines = []
+        for column, kernel in enumerate(table.kernels):
+            spots = [(places[row.x], row.cells[column]) for row in rows]
+            known = [(x, cell.value, stats.deviation(cell.raw)) for x, cell in spots if cell.value is not None]
+            if known:
+                x, y, spread = zip(*known, strict=True)
+                lines.append(Line(kernel, x, y, tuple(0.0 if one is None else one for one in spread)))
+        if lines:
+            name = f"{scenario.name}-{table.variant}-{metric.name}"
+            found.append(plot(name, metric.title, scenario.axis, table.kernels, lines, places))
+    return found
+
+
+def series_plots(scenario: Scenario, table: tables.Table, samples: Iterable[Sample]) -> list[str]:
+    """A small plot for each value over time that was recorded at a point: each kernel's first pair."""
+    found: dict[tuple[str, str], dict[str, Line]] = {}
+    for sample in sorted(samples, key=lambda sample: sample.pair):
+        for point in sample.points:
+            for name, spots in point.series.items():
+                good = sorted((t, value) for t, value in spots if math.isfinite(t) and math.isfinite(value))
+                if good:
+                    lines = found.setdefault((name, point.x), {})
+                    lines.setdefault(sample.kernel, Line(sample.kernel, *zip(*good, strict=True)))
+    plots = []
+    for name, x in sorted(found, key=lambda key: (key[0], table.points.index(key[1]))):
+        drawn = [found[name, x][kernel] for kernel in table.kernels if kernel in found[name, x]]
+        if drawn:
+            label = f"{scenario.name}-{table.variant}-{name}-{x}"
+            title = f"{name}, {scenario.axis} {x}"
+            plots.append(plot(label, title, "seconds", table.kernels, drawn, size=(3.6, 2.4)))
+    return plots
+
+
+def _places(points: Sequence[str]) -> dict[str, float]:
+    """Where points lie on the axis: at their value if all are numbers, else side by side."""
+    try:
+        places = {x: float(x) for x in points}
+        if all(map(math.isfinite, places.values())):
+            return places
+    except ValueError:
+        pass
+    return {x: float(spot) for spot, x in enumerate(points)}
+
+
+def plot(
+    name: str,
+    title: str,
+    axis: str,
+    kernels: Sequence[str],
+    lines: Sequence[Line],
+    ticks: Mapping[str, float] | None = None,
+    size: tuple[float, float] = (5.4, 3.4),
+) -> str:
+    """A line plot as an SVG element; name, unique in the page, keeps its ids apart from other plots'."""
+    matplotlib, figure_of = _matplotlib()
+    with matplotlib.rc_context({**_PLOT, "svg.hashsalt": name}):
+        figure = figure_of(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        for line in lines:
+            colour = _COLOURS[kernels.index(line.kernel) % len(_COLOURS)]
+            bars = line.spread if any(line.spread) else None
+            # A name that begins with _ would be left out of the legend.
+            label = line.kernel.lstrip("_") or "?"
+            axes.errorbar(line.x, line.y, yerr=bars, color=colour, label=label, marker="o", ms=3, lw=1.3, capsize=2)
+        axes.set_title(title)
+        axes.set_xlabel(axis)
+        if ticks:
+            axes.set_xticks(list(ticks.values()), list(ticks))
+        if min(y for line in lines for y in line.y) >= 0:
+            axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.25)
+        axes.legend(fontsize=8)
+        drawn = io.StringIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return _inline(drawn.getvalue(), re.sub(r"[^A-Za-z0-9]+", "-", name), title)
+
+
+def _inline(svg: str, prefix: str, title: str) -> str:
+    """The svg element alone: no prologue, no metadata that names other sites, ids that occur once in the page."""
+    body = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    body = re.sub(r'\bid="', f'id="{prefix}-', body)
+    body = re.sub(r'href="#', f'href="#{prefix}-', body)
+    body = body.replace("url(#", f"url(#{prefix}-")
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+def _matplotlib() -> tuple[Any, Callable[..., Any]]:
+    """matplotlib, which only `make bench` installs, and its Figure; drawing never needs a display."""
+    try:
+        matplotlib: Any = importlib.import_module("matplotlib")
+        matplotlib.use("Agg")
+        figure_of: Callable[..., Any] = importlib.import_module("matplotlib.figure").Figure
+    except ImportError as exc:
+        raise Fail("matplotlib is missing; run `make bench`, which installs it") from exc
+    return matplotlib, figure_of

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Running scenarios: every kernel in turn, pair after pair; a sample that is kept already is not measured again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from lr import console, guest
+from lr.guest import Disk, Spec
+from lr.lab import sample as samples
+from lr.lab.kernels import Kernel
+from lr.lab.sample import Sample
+from lr.lab.scenario import Scenario, Variant
+from lr.lab.slowmotion import Shares, check_share, session_processes, slow_motion, vcpu_threads
+from lr.layout import Layout
+from lr.ui import Fail, Progress, notice
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run of the lab was asked for; share None means as the scenario says."""
+
+    pairs: int
+    quick: bool
+    share: int | None = None
+    # Names; empty: all, or in a quick run the quick ones.
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """One sample to take."""
+
+    scenario: Scenario
+    variant: Variant
+    kernel: Kernel
+    pair: int
+
+    @property
+    def label(self) -> str:
+        """As the progress line shows it."""
+        return f"{self.scenario.name} {self.variant.name}, {self.kernel.label}, pair {self.pair}"
+
+
+def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Options) -> list[Job]:
+    """In the order of running: kernels alternate, and a pair is complete before the next one begins."""
+    found = []
+    for scenario in scenarios:
+        wanted = options.variants or tuple(v.name for v in scenario.variants if v.quick or not options.quick)
+        variants = [each for each in scenario.variants if each.name in wanted]
+        for pair in range(1, options.pairs + 1):
+            found += [Job(scenario, variant, kernel, pair) for variant in variants for kernel in kernels]
+    return found
+
+
+def points_of(scenario: Scenario, variant: Variant, quick: bool) -> tuple[str, ...]:
+    """What the axis runs over. A variant's env may have points of its own (POINTS), or leave some out (ONLY)."""
+    own = variant.env.get("POINTS")
+    points = scenario.quick_points if quick else tuple(own.split()) if own else scenario.points
+    only = variant.env.get("ONLY")
+    return tuple(point for point in points if point in only.split()) if only else points
+
+
+def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str:
+    """What a sample depends on; one with another digest is measured again."""
+    whole = hashlib.sha256()
+    files = [layout.root / "bench" / "scenarios" / f"{job.scenario.name}.toml"]
+    files += sorted((layout.root / "bench" / "workloads").glob("*.c"))
+    files += [layout.root / "bench" / "workloads" / name for name in ("lib.sh", job.scenario.workload)]
+    for path in files:
+        if path.exists():
+            whole.update(path.read_bytes() + b"\0")
+    words = (image_digest, *job.kernel.settings, str(options.quick), str(options.share))
+    whole.update("\0".join(words).encode())
+    return whole.hexdigest()
+
+
+def command_of(job: Job, options: Options) -> str:
+    """What runs in the guest."""
+    seconds = job.scenario.quick_seconds if options.quick else job.scenario.seconds
+    words = {
+        **job.variant.env,
+        "LRU_GEN": "1" if job.variant.lru_gen else "0",
+        "QUICK": "1" if options.quick else "0",
+        "SECONDS_EACH": str(seconds),
+        "SETTINGS": " ".join(job.kernel.settings),
+    }
+    environment = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
+    points = points_of(job.scenario, job.variant, options.quick)
+    return " ".join([*environment, "bash", f"bench/workloads/{job.scenario.workload}", *points])
+
+
+class _Throttle:
+    """Puts a guest into slow motion when it says that it is ready; keeps what went wrong for the main thread."""
+
+    def __init__(self, shares: Shares | None, share: int, cpus: int) -> None:
+        self.shares, self.share, self.cpus = shares, share, cpus
+        self.session = 0
+        self.problem: Fail | None = None
+        self.applied = False
+
+    def started(self, session: int) -> None:
+        self.session = session
+
+    def line(self, text: str) -> None:
+        if text.strip() != "@ready" or self.shares is None or self.applied:
+            return
+        self.applied = True
+        try:
+            pids = session_processes(self.session)
+            threads = vcpu_threads(pids)
+            if len(threads) != self.cpus:
+                raise Fail(f"slow motion found {len(threads)} vCPU threads of {self.cpus}; is this QEMU too old?")
+            self.shares.apply(pids, threads, self.share)
+        except Fail as exc:
+            self.problem = exc
+
+
+def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: str) -> Sample:
+    """One sample: boot, run, read. Fails when the guest did, or printed nothing that the scenario wants."""
+    machine = job.variant.machine
+    share = machine.share if options.share is None else options.share
+    spec = Spec(
+        image,
+        cpus=machine.cpus,
+        mib=machine.mib,
+        nodes=machine.nodes,
+        disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
+        append=machine.append,
+        timeout=job.scenario.timeout,
+        qemu=("-name", "lab,debug-threads=on"),
+    )
+    with ExitStack() as stack:
+        shares = None
+        if share:
+            check_share(machine.cpus, share, len(os.sched_getaffinity(0)))
+            shares = stack.enter_context(slow_motion(job.scenario.name))
+        throttle = _Throttle(shares, share, machine.cpus)
+        started = time.strftime("%Y-%m-%dT%H:%M:%S")
+        outcome = guest.run(layout, spec, command_of(job, options), throttle.line, throttle.started)
+    if throttle.problem is not None:
+        raise throttle.problem
+    if not outcome.ok:
+        why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)
+        tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
+        raise Fail(f"{job.label}: {why}\n  {tail}")
+    if share and not throttle.applied:
+        raise Fail(f"{job.label}: the workload never said @ready, so it did not run in slow motion")
+    points, notes = samples.read_points(outcome.output)
+    wanted = set(points_of(job.scenario, job.variant, options.quick))
+    missing = wanted - {point.x for point in points}
+    if missing:
+        raise Fail(f"{job.label}: no value came for {', '.join(sorted(missing))}")
+    findings = tuple(f"console: {finding.kind}" for finding in console.scan(outcome.console, ()))
+    return Sample(
+        scenario=job.scenario.name,
+        variant=job.variant.name,
+        kernel=job.kernel.label,
+        pair=job.pair,
+        digest=digest(layout, job, image_digest, options),
+        started=started,
+        seconds=round(outcome.seconds, 1),
+        points=points,
+        notes=(*notes, *findings),
+    )
+
+
+def kept(folder: Path, job: Job, wanted: str) -> bool:
+    """Whether this sample has been taken already, of the same kernel and workload."""
+    path = samples.path_of(folder, job.scenario.name, job.variant.name, job.kernel.label, job.pair)
+    return path.exists() and samples.read(path).digest == wanted
+
+
+def run(
+    layout: Layout,
+    todo: Sequence[Job],
+    images: dict[str, Path],
+    digests: dict[str, str],
+    options: Options,
+    one: Callable[[Layout, Job, Path, Options, str], Sample] = take,
+) -> list[str]:
+    """Take every sample that is not kept; returns what failed. One that fails does not stop the others."""
+    folder = layout.build / "bench"
+    failed: list[str] = []
+    left = [job for job in todo if not kept(folder, job, digest(layout, job, digests[job.kernel.what], options))]
+    if len(left) < len(todo):
+        notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in build/bench")
+    with Progress("bench", len(left)) as progress:
+        for number, job in enumerate(left):
+            progress.update(number, job.label)
+            try:
+                samples.write(folder, one(layout, job, images[job.kernel.what], options, digests[job.kernel.what]))
+            except Fail as exc:
+                failed.append(str(exc))
+                notice(str(exc))
+            progress.update(number + 1, job.label)
+    return failed

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Raw samples: what one boot of a guest measured, as JSON under build/bench/SCENARIO/VARIANT/KERNEL/PAIR.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the axis: values the workload printed, /proc/vmstat's differences, and (seconds, value) series."""
+
+    x: str
+    values: Mapping[str, float]
+    vmstat: Mapping[str, float] = field(default_factory=dict)
+    series: Mapping[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one scenario on one kernel. digest says what it depends on: image, scenario, workload, options."""
+
+    scenario: str
+    variant: str
+    kernel: str
+    pair: int
+    digest: str
+    started: str
+    seconds: float
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_points(output: str) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+    """The points and notes in a workload's output; lines that are not `@...` are for people."""
+    values: dict[str, dict[str, float]] = {}
+    vmstat: dict[str, dict[str, float]] = {}
+    series: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    notes: list[str] = []
+    for line in output.splitlines():
+        words = line.split()
+        if not words:
+            continue
+        try:
+            if words[0] == "@value" and len(words) == 4:
+                values.setdefault(words[1], {})[words[2]] = float(words[3])
+            elif words[0] == "@vmstat" and len(words) == 4:
+                vmstat.setdefault(words[1], {})[words[2]] = float(words[3])
+            elif words[0] == "@series" and len(words) == 5:
+                spot = (float(words[3]), float(words[4]))
+                series.setdefault(words[1], {}).setdefault(words[2], []).append(spot)
+            elif words[0] == "@note":
+                notes.append(" ".join(words[1:]))
+        except ValueError:
+            notes.append(f"not a number: {line}")
+    points = [Point(x, values[x], vmstat.get(x, {}), series.get(x, {})) for x in values]
+    return tuple(points), tuple(notes)
+
+
+def path_of(folder: Path, scenario: str, variant: str, kernel: str, pair: int) -> Path:
+    """Where a sample lies; a kernel's settings become part of its folder's name."""
+    return folder / scenario / variant / kernel.replace("/", "_") / f"{pair}.json"
+
+
+def write(folder: Path, sample: Sample) -> Path:
+    """Keep a sample; whole or not at all."""
+    path = path_of(folder, sample.scenario, sample.variant, sample.kernel, sample.pair)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(asdict(sample), indent=1, sort_keys=True) + "\n")
+    os.replace(part, path)
+    return path
+
+
+def read(path: Path) -> Sample:
+    """A kept sample."""
+    raw = json.loads(path.read_text())
+    points = []
+    for point in raw.pop("points"):
+        series = {name: [(float(t), float(v)) for t, v in spots] for name, spots in point.pop("series").items()}
+        points.append(Point(**point, series=series))
+    return Sample(**{**raw, "points": tuple(points), "notes": tuple(raw["notes"])})
+
+
+def read_all(folder: Path, scenario: str | None = None) -> list[Sample]:
+    """All kept samples, of one scenario or of all, in the order of their paths."""
+    paths: Iterable[Path] = folder.glob(f"{scenario or '*'}/*/*/*.json")
+    return [read(path) for path in sorted(paths)]

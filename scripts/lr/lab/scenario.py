@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A scenario of the lab: one TOML file in bench/scenarios that names topology, disks, workload and metrics.
+
+The file's keys are the fields of Scenario; bench/workloads/README.md tells what a workload prints.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from lr.layout import Layout
+from lr.ui import Fail
+
+Better = Literal["higher", "lower", "neither"]
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*$")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The guest: share is what each vCPU gets of a host CPU in percent, 0 full speed (no slow motion)."""
+
+    cpus: int = 4
+    mib: int = 1024
+    nodes: int = 1
+    share: int = 0
+    append: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScratchDisk:
+    """A disk of the guest; fs "blank" leaves it unformatted, bps limits bytes a second (0: unlimited)."""
+
+    name: str
+    mib: int
+    fs: str = "blank"
+    bps: int = 0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a scenario: its LRU, its guest, and what its workload finds in the environment."""
+
+    name: str
+    machine: Machine
+    lru_gen: bool
+    env: Mapping[str, str]
+    quick: bool
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A value that the workload prints for each point; digits after the decimal point in tables."""
+
+    name: str
+    title: str
+    better: Better = "neither"
+    digits: int = 0
+    plot: bool = False
+
+
+@dataclass(frozen=True)
+class SeedTable:
+    """Figures that a seed gives, shown beside ours."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario; points are what the axis runs over, all of them in one boot of the guest."""
+
+    name: str
+    title: str
+    about: str
+    seed: str
+    workload: str
+    axis: str
+    points: tuple[str, ...]
+    quick_points: tuple[str, ...]
+    seconds: int
+    quick_seconds: int
+    metrics: tuple[Metric, ...]
+    variants: tuple[Variant, ...]
+    disks: tuple[ScratchDisk, ...] = ()
+    programs: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    vmstat: tuple[str, ...] = ()
+    seed_tables: tuple[SeedTable, ...] = ()
+    timeout: int = 900
+
+
+def _take(where: str, kind: type[Any], table: Mapping[str, Any]) -> Any:
+    """An instance of a dataclass from a TOML table; a key it does not know is an error, lists become tuples."""
+    known = {field.name for field in fields(kind)}
+    for key in table:
+        if key not in known:
+            raise Fail(f"{where}: key {key} is not known; there are {', '.join(sorted(known))}")
+    try:
+        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
+    except TypeError as exc:
+        raise Fail(f"{where}: {str(exc).replace('__init__() ', '')}") from exc
+
+
+def parse(name: str, text: str) -> Scenario:
+    """A scenario from its file's text."""
+    where = f"bench/scenarios/{name}.toml"
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise Fail(f"{where}: {exc}") from exc
+    base = _take(f"{where}: machine", Machine, table.pop("machine", {}))
+    variants = []
+    for key, raw in table.pop("variants", {}).items():
+        if not _NAME.match(key):
+            raise Fail(f"{where}: variant {key}: use small letters, digits and -")
+        own = dict(raw)
+        lru, quick = own.pop("lru_gen", "on"), own.pop("quick", True)
+        if lru not in ("on", "off"):
+            raise Fail(f"{where}: variant {key}: lru_gen is {lru}; write on or off")
+        env = {str(word): str(value) for word, value in own.pop("env", {}).items()}
+        machine = replace(base, **vars(_take(f"{where}: variant {key}", Machine, {**vars(base), **own})))
+        variants.append(Variant(key, machine, lru == "on", env, bool(quick)))
+    if not variants:
+        raise Fail(f"{where}: it has no [variants.NAME]")
+    metrics = tuple(_take(f"{where}: metric", Metric, raw) for raw in table.pop("metric", []))
+    disks = tuple(_take(f"{where}: disk", ScratchDisk, raw) for raw in table.pop("disk", []))
+    seeds = []
+    for raw in table.pop("seed_table", []):
+        rows = tuple(tuple(str(cell) for cell in row) for row in raw.get("rows", []))
+        seeds.append(_take(f"{where}: seed_table", SeedTable, {**raw, "rows": rows}))
+    table.setdefault("quick_points", table.get("points", []))
+    table.setdefault("quick_seconds", table.get("seconds", 0))
+    whole = {"name": name, "metrics": metrics, "disks": disks, "variants": tuple(variants), "seed_tables": tuple(seeds)}
+    found: Scenario = _take(where, Scenario, {**table, **whole})
+    if not found.points or not set(found.quick_points) <= set(found.points):
+        raise Fail(f"{where}: points is empty, or quick_points names one that points lacks")
+    return found
+
+
+def load_all(layout: Layout) -> dict[str, Scenario]:
+    """All scenarios by name, in the order of their file names."""
+    found = {}
+    for path in sorted((layout.root / "bench" / "scenarios").glob("*.toml")):
+        found[path.stem] = parse(path.stem, path.read_text())
+    return found

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The lab's harness: scenario files, kernels named, the order of runs, resuming, slow motion's cgroups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lr.guest import Disk, Outcome, Spec
+from lr.lab import kernels, runner, sample, scenario, slowmotion
+from lr.lab.kernels import Kernel
+from lr.lab.runner import Job, Options
+from lr.lab.sample import Point, Sample
+from lr.layout import Layout
+from lr.ui import Fail
+
+TEXT = """
+title = "t"
+about = "a"
+seed = "s"
+workload = "w.sh"
+axis = "n"
+points = ["1", "3"]
+quick_points = ["3"]
+seconds = 4
+[machine]
+cpus = 2
+mib = 256
+share = 20
+[[metric]]
+name = "kib"
+title = "KiB"
+better = "higher"
+[variants.a]
+lru_gen = "off"
+env = { MODE = "read" }
+[variants.b]
+quick = false
+nodes = 2
+"""
+
+
+def one_scenario() -> scenario.Scenario:
+    return scenario.parse("toy", TEXT)
+
+
+def one_sample(job: Job, digest: str) -> Sample:
+    where = (job.scenario.name, job.variant.name, job.kernel.label, job.pair)
+    return Sample(*where, digest, "now", 1.0, (Point("1", {"kib": 1.0}, {}, {"e": [(1.0, 2.0)]}),), ("n",))
+
+
+def test_a_scenario_file() -> None:
+    found = one_scenario()
+    assert [variant.name for variant in found.variants] == ["a", "b"]
+    assert (found.variants[0].lru_gen, found.variants[1].lru_gen) == (False, True)
+    assert (found.variants[0].machine.nodes, found.variants[1].machine.nodes) == (1, 2)
+    assert found.variants[1].machine.share == 20
+    assert found.quick_seconds == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("mib = 256", "megs = 256", "key megs is not known"),
+        ('lru_gen = "off"', 'lru_gen = "no"', "lru_gen is no"),
+        ("axis =", "# axis =", "axis"),
+        ('quick_points = ["3"]', 'quick_points = ["4"]', "quick_points"),
+        ("[variants.a]", "[variants.A]", "variant A"),
+        ("title = ", "title ", "toy.toml"),
+    ],
+)
+def test_a_bad_scenario_file_is_named(old: str, new: str, told: str) -> None:
+    with pytest.raises(Fail, match=told):
+        scenario.parse("toy", TEXT.replace(old, new, 1))
+
+
+def test_the_scenarios_of_the_repository_can_be_read() -> None:
+    root = Path(__file__).resolve().parents[1]
+    for found in scenario.load_all(Layout(root)).values():
+        assert (root / "bench" / "workloads" / found.workload).exists()
+        assert all((root / "bench" / "workloads" / f"{name}.c").exists() for name in found.programs)
+        assert any(variant.quick for variant in found.variants)
+
+
+def test_kernels_named() -> None:
+    found = kernels.parse("stock series:kswapd_threads=4,swappiness=10 ablated:a-b stock")
+    assert [kernel.label for kernel in found][::3] == ["stock", "stock~2"]
+    assert found[1] == Kernel("series:kswapd_threads=4,swappiness=10", "series", ("kswapd_threads=4", "swappiness=10"))
+    assert found[2].what == "ablated:a-b"
+    for bad in ("", "mine", "series:x", "series:a=b", "stock;rm"):
+        with pytest.raises(Fail, match="KERNELS"):
+            kernels.parse(bad)
+
+
+def test_an_unknown_ablation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Fail, match="ablated:nope: no such ablation"):
+        kernels.images(Layout(tmp_path), kernels.parse("ablated:nope"))
+
+
+def test_kernels_alternate_and_pairs_are_complete() -> None:
+    todo = runner.jobs([one_scenario()], kernels.parse("stock series"), Options(2, False))
+    assert [(job.pair, job.variant.name, job.kernel.label) for job in todo[:4]] == [
+        (1, "a", "stock"),
+        (1, "a", "series"),
+        (1, "b", "stock"),
+        (1, "b", "series"),
+    ]
+    assert len(todo) == 8
+    assert len(runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))) == 1
+
+
+def test_what_runs_in_the_guest() -> None:
+    job = runner.jobs([one_scenario()], kernels.parse("series:kswapd_threads=4"), Options(1, True))[0]
+    command = runner.command_of(job, Options(1, True))
+    assert "MODE=read" in command and "LRU_GEN=0" in command and "SETTINGS=kswapd_threads=4" in command
+    assert command.endswith("bash bench/workloads/w.sh 3")
+
+
+def test_a_variant_may_have_its_own_points() -> None:
+    found = scenario.parse("toy", TEXT.replace('MODE = "read"', 'ONLY = "3 9"'))
+    assert runner.points_of(found, found.variants[0], False) == ("3",)
+    assert runner.points_of(found, found.variants[1], False) == ("1", "3")
+    found = scenario.parse("toy", TEXT.replace('MODE = "read"', 'POINTS = "5 7"'))
+    assert runner.points_of(found, found.variants[0], False) == ("5", "7")
+    assert runner.points_of(found, found.variants[0], True) == ("3",)
+
+
+def test_points_are_read_and_nonsense_is_noted() -> None:
+    points, notes = sample.read_points("hello\n@value 3 kib 12\n@vmstat 3 a -4\n@series 3 e 1 50.5\n@value 3 x nan?\n")
+    assert points == (Point("3", {"kib": 12.0}, {"a": -4.0}, {"e": [(1.0, 50.5)]}),)
+    assert notes == ("not a number: @value 3 x nan?",)
+
+
+def test_a_sample_survives_its_file(tmp_path: Path) -> None:
+    job = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, False))[0]
+    kept = one_sample(job, "d")
+    assert sample.read(sample.write(tmp_path, kept)) == kept
+    assert sample.read_all(tmp_path, "toy") == [kept]
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    options = Options(2, False)
+    todo = runner.jobs([one_scenario()], kernels.parse("stock series"), options)
+    taken: list[str] = []
+
+    def take(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+        if len(taken) == 3:
+            raise KeyboardInterrupt
+        taken.append(job.label)
+        return one_sample(job, runner.digest(layout, job, image_digest, asked))
+
+    images = {"stock": tmp_path / "a", "series": tmp_path / "b"}
+    digests = {"stock": "1", "series": "2"}
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(layout, todo, images, digests, options, take)
+    again: list[str] = []
+
+    def rest(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+        again.append(job.label)
+        return one_sample(job, runner.digest(layout, job, image_digest, asked))
+
+    assert runner.run(layout, todo, images, digests, options, rest) == []
+    assert [*taken, *again] == [job.label for job in todo]
+    again.clear()
+    # Another kernel image makes its samples stale, and only those.
+    runner.run(layout, todo, images, {**digests, "series": "3"}, options, rest)
+    assert len(again) == 4 and all("series" in label for label in again)
+
+
+def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    todo = runner.jobs([one_scenario()], kernels.parse("stock"), Options(2, True))
+
+    def take(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+        if job.pair == 1:
+            raise Fail("broken")
+        return one_sample(job, runner.digest(layout, job, image_digest, asked))
+
+    assert runner.run(layout, todo, {"stock": tmp_path}, {"stock": "1"}, Options(2, True), take) == ["broken"]
+    assert len(sample.read_all(tmp_path / "build" / "bench")) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (Outcome("panic", 1, "", "Kernel panic - not syncing", 1.0), "panicked"),
+        (Outcome("exited", 1, "no disk\n", "", 1.0), "no disk"),
+        (Outcome("exited", 0, "@value 1 kib 2\n", "", 1.0), "no value came for 3"),
+    ],
+)
+def test_a_guest_that_measured_nothing_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, told: str
+) -> None:
+    seen: list[Spec] = []
+
+    def run(layout: Layout, spec: Spec, *rest: object) -> Outcome:
+        seen.append(spec)
+        return outcome
+
+    monkeypatch.setattr("lr.guest.run", run)
+    job = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))[0]
+    with pytest.raises(Fail, match=told):
+        runner.take(Layout(tmp_path), job, tmp_path, Options(1, True, share=0), "d")
+    assert seen[0].mib == 256 and "debug-threads=on" in seen[0].qemu[1]
+
+
+def test_a_throttled_disk_is_one_for_qemu(tmp_path: Path) -> None:
+    from lr import guest
+
+    words = guest._disks(tmp_path, (Disk("usb", "blank", 1, 5000000), Disk("fast", "blank", 1)))
+    assert "throttling.bps-total=5000000" in words[1] and "throttling" not in words[5]
+
+
+def test_slow_motion_refuses_more_than_the_host_has() -> None:
+    slowmotion.check_share(8, 20, 2)
+    with pytest.raises(Fail, match=r"Use share = 11 or less"):
+        slowmotion.check_share(16, 20, 2)
+
+
+def test_vcpu_threads_in_order(tmp_path: Path) -> None:
+    for thread, name in (("11", "CPU 1/TCG"), ("12", "CPU 0/TCG"), ("10", "qemu-system-x86")):
+        (tmp_path / "9" / "task" / thread).mkdir(parents=True)
+        (tmp_path / "9" / "task" / thread / "comm").write_text(name + "\n")
+    assert slowmotion.vcpu_threads([9, 7], tmp_path) == [12, 11]
+
+
+def test_the_processes_of_a_session(tmp_path: Path) -> None:
+    for pid, session in (("5", "5"), ("6", "5"), ("7", "7")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "stat").write_text(f"{pid} (a ) b) S 1 5 {session} 0\n")
+    assert sorted(slowmotion.session_processes(5, tmp_path)) == [5, 6]
+
+
+def test_which_cgroup_version_carries_the_cpu_controller() -> None:
+    v1 = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+    assert slowmotion.cpu_hierarchy(v1, "2:cpu:/x\n0::/\n") == ("v1", Path("/sys/fs/cgroup/cpu/x"))
+    v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+    assert slowmotion.cpu_hierarchy(v2, "0::/a.slice\n") == ("v2", Path("/sys/fs/cgroup/a.slice"))
+    with pytest.raises(Fail, match="SHARE=0"):
+        slowmotion.cpu_hierarchy("", "")
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_shares_are_written(tmp_path: Path, version: str) -> None:
+    (tmp_path / "cgroup.subtree_control").write_text("")
+    shares = slowmotion.Shares(version, tmp_path, "lab")
+    shares.apply([1], [2, 3], 20)
+    second = tmp_path / "lab" / "cpu1"
+    if version == "v1":
+        assert (second / "cpu.cfs_quota_us").read_text() == "4000"
+        assert (second / "tasks").read_text() == "3"
+    else:
+        assert (second / "cpu.max").read_text() == "4000 20000"
+        assert (second / "cgroup.type").read_text() == "threaded"
+        assert (tmp_path / "lab" / "cgroup.procs").read_text() == "1"
+        assert (tmp_path / "lab" / "cgroup.subtree_control").read_text() == "+cpu"
+
+
+def test_cgroups_that_can_not_be_written_are_said(tmp_path: Path) -> None:
+    with pytest.raises(Fail, match="SHARE=0"):
+        slowmotion.Shares("v1", tmp_path / "gone", "lab").apply([1], [2], 20)

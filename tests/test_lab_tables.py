@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests of lr.lab.stats, lr.lab.tables and lr.lab.report on recorded samples."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from lr.lab import report, stats, tables
+from lr.lab.sample import Point, Sample, read_all, write
+from lr.lab.scenario import Scenario, parse
+from lr.layout import Layout, here
+from lr.ui import Fail
+
+TOML = """
+title = "Readers & kswapd"
+about = "Reads <fast>."
+seed = "shared/seeds/3-threads.txt"
+workload = "readers"
+axis = "readers"
+points = ["1", "3", "7"]
+seconds = 15
+vmstat = ["pgscan_kswapd", "allocstall", "pgscan_direct", "nr_vmscan_write"]
+[[metric]]
+name = "kib"
+title = "KiB/s"
+better = "higher"
+plot = true
+[[metric]]
+name = "stalls"
+title = "allocstall"
+better = "lower"
+[[metric]]
+name = "lost"
+title = "never printed"
+[[seed_table]]
+title = "Test #3"
+columns = ["dd", "sy"]
+rows = [[10, 4], [90, 43]]
+[variants.classic]
+lru_gen = "off"
+[variants.mglru]
+"""
+# scenario, kernel, pair, digest, then a point's values, vmstat and series
+RECORDED = """
+[["stock", 0, "d", {"1": [{"kib": 100, "stalls": 0}, {"pgscan_kswapd": 10, "allocstall_normal": 3}, {}],
+                    "3": [{"kib": 300, "stalls": 1859}, {"pgscan_kswapd": 50}, {"eff": [[0, 1], [1, 0.5]]}]}],
+ ["stock", 1, "d", {"1": [{"kib": 104, "stalls": 0}, {"pgscan_kswapd": 14, "allocstall_dma32": 2}, {}],
+                    "3": [{"kib": 310, "stalls": 1900}, {"pgscan_kswapd": 50}, {"eff": [[0, 9], [1, 9]]}]}],
+ ["stock", 2, "d", {"1": [{"kib": 102, "stalls": 0}, {"pgscan_kswapd": 12}, {}],
+                    "3": [{"kib": 305, "stalls": 1880}, {"pgscan_kswapd": 50}, {}]}],
+ ["series", 0, "e", {"1": [{"kib": 101, "stalls": 0}, {"pgscan_kswapd": 12}, {}],
+                     "3": [{"kib": 600, "stalls": 20}, {}, {"eff": [[0, 1], [1, 0.9]]}]}],
+ ["series", 1, "e", {"1": [{"kib": 103, "stalls": 0}, {"pgscan_kswapd": 12}, {}],
+                     "3": [{"kib": 610, "stalls": 25}, {}, {}]}],
+ ["series", 2, "e", {"1": [{"kib": 102}, {"pgscan_kswapd": 12}, {}]}]]
+"""
+
+
+@pytest.fixture
+def scenario() -> Scenario:
+    return parse("kswapd-scaling", TOML)
+
+
+def keep(folder: Path, recorded: str = RECORDED, notes: tuple[str, ...] = ("one node only",)) -> list[Sample]:
+    for kernel, pair, digest, raw in json.loads(recorded):
+        points = tuple(Point(x, *parts) for x, parts in raw.items())
+        write(
+            folder,
+            Sample("kswapd-scaling", "classic", kernel, pair, digest, f"2030-01-0{pair + 1}", 9.0, points, notes),
+        )
+    return read_all(folder)
+
+
+# A kernel that ran one point, "1", in as many pairs as there are values.
+def simple(kernel: str, values: Sequence[Mapping[str, float]], digest: str = "d") -> list[Sample]:
+    return [
+        Sample("kswapd-scaling", "classic", kernel, pair, digest, f"2030-01-0{pair + 1}", 1.0, (Point("1", one),))
+        for pair, one in enumerate(values)
+    ]
+
+
+def line_of(text: str, start: str) -> str:
+    found = [line for line in text.splitlines() if line.startswith(start)]
+    assert len(found) == 1, text
+    return found[0]
+
+
+def test_means_and_deviation() -> None:
+    assert stats.mean([1, 2, 6]) == 3
+    assert stats.harmonic_mean([40, 60]) == 48
+    assert stats.harmonic_mean([0, 5]) == 0
+    assert stats.deviation([2, 4]) == pytest.approx(2**0.5)
+    assert stats.deviation([2]) is None
+
+
+def test_percent_is_positive_where_better() -> None:
+    assert stats.percent(200, 250, "higher") == 25
+    assert stats.percent(200, 250, "lower") == -25
+    assert stats.percent(-200, -100) == 50
+    assert stats.percent(0, 0) == 0
+    assert stats.percent(0, 5) is None
+
+
+def test_no_p_value_where_nothing_can_be_said() -> None:
+    assert stats.p_value([1], [2, 3]) is None
+    assert stats.p_value([7, 7, 7], [7, 7, 7]) is None
+    assert stats.p_value([7, 7], [900, 900]) is None
+
+
+def test_welch() -> None:
+    pytest.importorskip("scipy")
+    # By hand: t = 3 / sqrt(2) with 2 degrees of freedom, for which p is 1 - t / sqrt(t^2 + 2).
+    assert stats.p_value([1, 3], [4, 6]) == pytest.approx(0.167950, abs=1e-6)
+    # Variances 1 and 4: t = 3 / sqrt(5/3) with 2.941 degrees of freedom; its density integrated in small steps.
+    assert stats.p_value([1, 2, 3], [3, 5, 7]) == pytest.approx(0.104479, abs=1e-6)
+    assert (stats.p_value([0, 0, 0], [1000, 1000, 1000]) or 1) < 1e-6
+    assert (stats.p_value([100] * 5, [101] * 5) or 0) > 0.05
+    assert (stats.p_value([1.0] * 5, [1.1] * 5, resolution=0.01) or 1) < 0.01
+
+
+def test_holm() -> None:
+    assert stats.holm([0.01, None, 0.04, 0.03]) == [pytest.approx(0.03), None, pytest.approx(0.06), pytest.approx(0.06)]
+    assert stats.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert stats.holm([]) == []
+
+
+def test_null_keeps_the_family_error() -> None:
+    pytest.importorskip("scipy")
+    rng = random.Random(7)
+
+    def gauss() -> list[float]:
+        return [rng.gauss(100, 5) for _ in range(5)]
+
+    false = 0
+    for _ in range(100):
+        found = [stats.p_value(gauss(), gauss()) for _ in range(20)]
+        false += any(p is not None and p < stats.ALPHA for p in stats.holm(found))
+    # At most 5 of 100, and three deviations of chance; without the correction it would be about 64.
+    assert false <= 5 + 3 * 2.2
+
+
+def test_scipy_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(Fail, match="make bench"):
+        stats.p_value([1, 2], [3, 5])
+
+
+def test_table(scenario: Scenario, tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    text = tables.render(scenario, keep(tmp_path), ["stock", "series", "ablated:x"])
+    assert "difference against stock" in text
+    assert "== classic: 4 CPUs, 1024 MiB, 1 node, classic LRU" in text
+    assert "mglru" not in text
+    assert re.findall(r"\S+", text.split("pairs  ")[1].splitlines()[0]) == ["3", "3", "0"]
+    # Harmonic means: 101.974 and 101.993, 304.945 and 604.959; a kernel without samples is a dash.
+    assert re.search(r"Hmean +KiB/s 1 +more +102 \(  0\.00%\) +102 \( \+0\.02%\) +-$", text, re.MULTILINE)
+    assert re.search(r"Hmean +KiB/s 3 +more +305 \(  0\.00%\) +605 \(\+98\.38%\)\* +-$", text, re.MULTILINE)
+    # Fewer is better, so a fall is positive.
+    assert re.search(r"Amean +allocstall 3 +less +1880 \(  0\.00%\) +22 \(\+98\.80%\)\* +-$", text, re.MULTILINE)
+    assert "not measured: readers 7, never printed" in text
+    assert "the seed's figures, 3-threads.txt: Test #3\ndd  sy\n10   4\n90  43\n" in text
+    assert text.endswith("\nnote: one node only (6 of 6 samples)\n")
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+def test_vmstat_sums_zones_and_tells_missing_from_zero(scenario: Scenario, tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    text = tables.render(scenario, keep(tmp_path), ["stock", "series"])
+    vmstat = text.split("vmstat (not tested)\n")[1]
+    assert re.search(r"pgscan_kswapd 3 +50 \( +0\.00%\) +-$", vmstat, re.MULTILINE)
+    assert re.search(r"allocstall 1 +1\.7 \( +0\.00%\) +0\.0 \(-100\.00%\)$", vmstat, re.MULTILINE)
+    assert "did not move, or are unknown to these kernels: pgscan_direct, nr_vmscan_write" in vmstat
+    assert "*" not in vmstat.split("\n\n")[0]
+
+
+def test_comparisons(scenario: Scenario, tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    found = {(c.metric, c.x): c for c in tables.comparisons(scenario, keep(tmp_path), ["stock", "series"])}
+    assert {key: one.verdict for key, one in found.items()} == {
+        ("kib", "1"): "",
+        ("kib", "3"): "better",
+        ("stalls", "1"): "",
+        ("stalls", "3"): "better",
+    }
+    # Three comparisons have a p; the smallest is multiplied by three.
+    known = sorted((one.p, one.corrected) for one in found.values() if one.p is not None)
+    assert len(known) == 3 and known[0][1] == pytest.approx(known[0][0] * 3)
+    assert found["stalls", "1"].p is None
+
+
+def test_stock_against_stock_shows_nothing(scenario: Scenario) -> None:
+    pytest.importorskip("scipy")
+    rng = random.Random(3)
+    samples = []
+    for kernel in ("stock", "stock~2"):
+        samples += simple(kernel, [{"kib": rng.gauss(500, 20), "stalls": rng.randrange(90, 110)} for _ in range(5)])
+    assert not [c for c in tables.comparisons(scenario, samples, ["stock", "stock~2"]) if c.verdict]
+    assert "*" not in tables.render(scenario, samples, ["stock", "stock~2"]).split("== ")[1]
+
+
+def test_one_pair_needs_no_scipy(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    samples = simple("stock", [{"kib": 5}]) + simple("series", [{"kib": float("nan"), "stalls": 4}])
+    text = tables.render(scenario, samples, ["stock", "series"])
+    assert re.search(r"KiB/s 1 +more +5 \(0\.00%\) +-$", text, re.MULTILINE)
+    assert re.search(r"allocstall 1 +less +- +4 \( +-\)$", text, re.MULTILINE)
+
+
+def test_samples_of_older_code_are_left_out(scenario: Scenario) -> None:
+    old = simple("stock", [{"kib": 1}], "old")
+    new = [one for one in simple("stock", [{}, {"kib": 100}], "new") if one.pair == 1]
+    text = tables.render(scenario, old + new, ["stock"])
+    assert re.search(r"KiB/s 1 +more +100 \(0\.00%\)$", text, re.MULTILINE)
+    assert "note: classic, stock: 1 older samples, made by other code or options, are left out" in text
+
+
+def test_no_samples_at_all(scenario: Scenario) -> None:
+    assert "\nno samples\n" in tables.render(scenario, [], ["stock"])
+
+
+def checkout(tmp_path: Path) -> Layout:
+    folder = tmp_path / "bench" / "scenarios"
+    folder.mkdir(parents=True)
+    (folder / "kswapd-scaling.toml").write_text(TOML)
+    return Layout(tmp_path)
+
+
+def test_report_without_samples(tmp_path: Path) -> None:
+    with pytest.raises(Fail, match="run `make bench` first"):
+        report.write_page(checkout(tmp_path))
+
+
+def test_report_names_a_broken_sample(tmp_path: Path) -> None:
+    layout = checkout(tmp_path)
+    path = layout.build / "bench" / "kswapd-scaling" / "classic" / "stock" / "0.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    with pytest.raises(Fail, match=re.escape(str(path))):
+        report.write_page(layout)
+
+
+def test_report_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    # Kept between runs: matplotlib looks through all fonts where it finds no cache.
+    monkeypatch.setenv("MPLCONFIGDIR", str(here().build / "matplotlib"))
+    layout = checkout(tmp_path)
+    bench = layout.build / "bench"
+    keep(bench, notes=("a <note>",))
+    keep(bench, RECORDED.replace('"series"', '"series:kswapd_threads=4"'), ())
+    path, scenarios, samples = report.write_page(layout)
+    assert (path, scenarios, samples) == (bench / "report.html", 1, 9)
+    html = path.read_text()
+    assert "Readers &amp; kswapd" in html and "Reads &lt;fast&gt;." in html and "a &lt;note&gt;" in html
+    assert '<td class="n better">+98.38%*</td>' in html
+    # Two kernels and a plot for KiB/s; efficiency over time was recorded at one point.
+    drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(drawings) == 2
+    for drawing in drawings:
+        ET.fromstring(drawing)
+    ids = re.findall(r'\bid="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    assert {name[1:] for name in re.findall(r'href="(#[^"]*)"', html)} <= set(ids)
+    # Nothing outside is loaded, and each link to a raw sample leads to one.
+    assert not re.findall(r'(?:src|href)="(?:https?:|//)', html)
+    links = re.findall(r'<a href="([^#"]*)"', html)
+    assert len(links) == 9
+    for link in links:
+        assert (bench / link.replace("%3A", ":").replace("%3D", "=")).is_file()
+
+
+def test_report_orders_kernels(tmp_path: Path) -> None:
+    samples = keep(tmp_path) + simple("ablated:x", [{"kib": 1}])
+    assert report.kernel_order(tmp_path, "kswapd-scaling", samples) == ["stock", "ablated:x", "series"]
+    order = tmp_path / "kswapd-scaling" / "order.json"
+    order.write_text('["series", "stock"]')
+    assert report.kernel_order(tmp_path, "kswapd-scaling", samples) == ["series", "stock", "ablated:x"]
+    order.write_text("{}")
+    with pytest.raises(Fail, match="order.json"):
+        report.kernel_order(tmp_path, "kswapd-scaling", samples)
+
+
+def test_points_that_are_no_numbers_lie_side_by_side() -> None:
+    assert report._places(["1", "16"]) == {"1": 1.0, "16": 16.0}
+    assert report._places(["read", "mmap"]) == {"read": 0.0, "mmap": 1.0}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * vm.kswapd_threads: what it accepts, the threads it makes, when they work.
+ *
+ * The load is page cache: readers stream through a null_blk device, which
+ * costs nothing but memory and the CPU time to reclaim it again. Without
+ * /dev/nullb0 those tests are skipped. Needs root.
+ */
+#include "kselftest_harness.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#define SYSCTL		"/proc/sys/vm/kswapd_threads"
+#define MAX_THREADS	16
+#define MAX_NODES	64
+#define NR_READERS	6
+#define STEP		(1024 * 1024UL)
+
+static const char * const counters[] = {
+	"kswapd_helper_wake", "kswapd_helper_round",
+	"pgscan_kswapd_helper", "pgsteal_kswapd_helper",
+	"pgscan_kswapd", "pgsteal_kswapd",
+};
+
+enum { WAKE, ROUND, HELPER_SCAN, HELPER_STEAL, SCAN, STEAL, NR_COUNTERS };
+
+static int read_text(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY);
+	ssize_t len;
+
+	if (fd < 0)
+		return -errno;
+	len = read(fd, buf, size - 1);
+	close(fd);
+	if (len < 0)
+		return -errno;
+	buf[len] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	return 0;
+}
+
+static int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static int read_number(const char *path)
+{
+	char buf[32];
+
+	return read_text(path, buf, sizeof(buf)) ? -1 : atoi(buf);
+}
+
+static int set_threads(int threads)
+{
+	char buf[16];
+
+	snprintf(buf, sizeof(buf), "%d\n", threads);
+	return write_text(SYSCTL, buf);
+}
+
+static const char *node_file(int nid, const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/%s", nid, name);
+	return path;
+}
+
+static void read_counters(long *values)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	char key[64];
+	long value;
+
+	for (int i = 0; i < NR_COUNTERS; i++)
+		values[i] = -1;
+	while (f && fscanf(f, "%63s %ld", key, &value) == 2) {
+		for (int i = 0; i < NR_COUNTERS; i++) {
+			if (!strcmp(key, counters[i]))
+				values[i] = value;
+		}
+	}
+	if (f)
+		fclose(f);
+}
+
+struct threads {
+	int leaders[MAX_NODES];
+	int helpers[MAX_NODES];
+	int strange;
+};
+
+/* Count kswapdN and kswapdN:M; M must be one of 1 to helpers. */
+static void count_threads(struct threads *t)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+
+	memset(t, 0, sizeof(*t));
+	while (proc && (entry = readdir(proc))) {
+		char path[300], comm[32], rest;
+		int nid, helper;
+
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		if (read_text(path, comm, sizeof(comm)) || strncmp(comm, "kswapd", 6))
+			continue;
+		if (sscanf(comm, "kswapd%d:%d%c", &nid, &helper, &rest) == 2 &&
+		    nid < MAX_NODES && helper >= 1 && helper < MAX_THREADS)
+			t->helpers[nid]++;
+		else if (sscanf(comm, "kswapd%d%c", &nid, &rest) == 1 && nid < MAX_NODES)
+			t->leaders[nid]++;
+		else
+			t->strange++;
+	}
+	if (proc)
+		closedir(proc);
+}
+
+static void reader(int me)
+{
+	int fd = open("/dev/nullb0", O_RDONLY);
+	unsigned long steps, at;
+
+	if (fd < 0)
+		_exit(1);
+	steps = lseek(fd, 0, SEEK_END) / STEP;
+	for (at = steps / NR_READERS * me; ; at = (at + 1) % steps)
+		posix_fadvise(fd, at * STEP, STEP, POSIX_FADV_WILLNEED);
+}
+
+FIXTURE(kswapd_threads) {
+	int saved, saved_node[MAX_NODES];
+	pid_t readers[NR_READERS];
+};
+
+FIXTURE_SETUP(kswapd_threads)
+{
+	if (geteuid())
+		SKIP(return, "needs root");
+	self->saved = read_number(SYSCTL);
+	if (self->saved < 0)
+		SKIP(return, "no vm.kswapd_threads: the kernel is built without KSWAPD_HELPERS");
+	for (int nid = 0; nid < MAX_NODES; nid++)
+		self->saved_node[nid] = read_number(node_file(nid, "kswapd_threads"));
+	ASSERT_EQ(0, set_threads(1));
+	for (int nid = 0; nid < MAX_NODES; nid++)
+		write_text(node_file(nid, "kswapd_threads"), "0\n");
+}
+
+FIXTURE_TEARDOWN(kswapd_threads)
+{
+	for (int i = 0; i < NR_READERS; i++) {
+		if (self->readers[i] > 0) {
+			kill(self->readers[i], SIGKILL);
+			waitpid(self->readers[i], NULL, 0);
+		}
+	}
+	for (int nid = 0; nid < MAX_NODES; nid++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "%d\n", self->saved_node[nid]);
+		if (self->saved_node[nid] >= 0)
+			write_text(node_file(nid, "kswapd_threads"), text);
+	}
+	if (self->saved > 0)
+		set_threads(self->saved);
+}
+
+static bool start_readers(pid_t *readers)
+{
+	if (access("/dev/nullb0", R_OK))
+		return false;
+	for (int i = 0; i < NR_READERS; i++) {
+		readers[i] = fork();
+		if (!readers[i])
+			reader(i);
+	}
+	return true;
+}
+
+static void stop_readers(pid_t *readers)
+{
+	for (int i = 0; i < NR_READERS; i++) {
+		kill(readers[i], SIGKILL);
+		waitpid(readers[i], NULL, 0);
+		readers[i] = 0;
+	}
+}
+
+/* Every node with memory has one leader, and as many helpers as were asked for. */
+static void expect_threads(struct __test_metadata *_metadata, int threads)
+{
+	struct threads t;
+	int nodes = 0;
+
+	count_threads(&t);
+	EXPECT_EQ(0, t.strange);
+	for (int nid = 0; nid < MAX_NODES; nid++) {
+		int running = read_number(node_file(nid, "kswapd_threads_running"));
+
+		nodes += t.leaders[nid];
+		EXPECT_EQ(t.leaders[nid] ? threads - 1 : 0, t.helpers[nid])
+			TH_LOG("node %d: %d helpers", nid, t.helpers[nid]);
+		EXPECT_TRUE(!t.leaders[nid] || running < 0 || running == threads)
+			TH_LOG("node %d: %d running", nid, running);
+	}
+	EXPECT_GT(nodes, 0);
+}
+
+TEST_F(kswapd_threads, one_by_default)
+{
+	char cmdline[4096];
+
+	if (!read_text("/proc/cmdline", cmdline, sizeof(cmdline)) &&
+	    !strstr(cmdline, "kswapd_threads="))
+		EXPECT_EQ(1, self->saved);
+	expect_threads(_metadata, 1);
+}
+
+TEST_F(kswapd_threads, every_number_in_range)
+{
+	for (int threads = 1; threads <= MAX_THREADS; threads++) {
+		ASSERT_EQ(0, set_threads(threads));
+		EXPECT_EQ(threads, read_number(SYSCTL));
+		expect_threads(_metadata, threads);
+	}
+	for (int threads = MAX_THREADS; threads >= 1; threads -= 5) {
+		ASSERT_EQ(0, set_threads(threads));
+		expect_threads(_metadata, threads);
+	}
+}
+
+TEST_F(kswapd_threads, bad_numbers_change_nothing)
+{
+	static const char * const bad[] = {
+		"0\n", "-1\n", "17\n", "2147483648\n", "99999999999999999999\n",
+		"x\n", "4x\n", "0x\n",
+	};
+
+	ASSERT_EQ(0, set_threads(3));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(-EINVAL, write_text(SYSCTL, bad[i]))
+			TH_LOG("%s", bad[i]);
+		EXPECT_EQ(3, read_number(SYSCTL));
+	}
+	expect_threads(_metadata, 3);
+}
+
+TEST_F(kswapd_threads, a_node_may_have_its_own)
+{
+	static const char * const bad[] = { "17\n", "-1\n", "x\n", "4x\n", "\n" };
+	struct threads t;
+
+	if (access(node_file(0, "kswapd_threads"), F_OK))
+		SKIP(return, "no node files in sysfs: the kernel is built without NUMA");
+	ASSERT_EQ(0, set_threads(2));
+	EXPECT_EQ(0, read_number(node_file(0, "kswapd_threads")));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(-EINVAL, write_text(node_file(0, "kswapd_threads"), bad[i]))
+			TH_LOG("%s", bad[i]);
+	}
+	ASSERT_EQ(0, write_text(node_file(0, "kswapd_threads"), "5\n"));
+	EXPECT_EQ(5, read_number(node_file(0, "kswapd_threads")));
+	EXPECT_EQ(5, read_number(node_file(0, "kswapd_threads_running")));
+	count_threads(&t);
+	EXPECT_EQ(4, t.helpers[0]);
+	for (int nid = 1; nid < MAX_NODES; nid++)
+		EXPECT_EQ(t.leaders[nid], t.helpers[nid]);
+	/* It does not follow while it has its own. */
+	ASSERT_EQ(0, set_threads(3));
+	EXPECT_EQ(5, read_number(node_file(0, "kswapd_threads_running")));
+	ASSERT_EQ(0, write_text(node_file(0, "kswapd_threads"), "0\n"));
+	expect_threads(_metadata, 3);
+}
+
+TEST_F(kswapd_threads, helpers_sleep_on_an_idle_system)
+{
+	long before[NR_COUNTERS], after[NR_COUNTERS];
+
+	ASSERT_EQ(0, set_threads(4));
+	sleep(1);
+	read_counters(before);
+	sleep(10);
+	read_counters(after);
+	EXPECT_EQ(before[WAKE], after[WAKE]);
+	EXPECT_EQ(before[ROUND], after[ROUND]);
+}
+
+TEST_F_TIMEOUT(kswapd_threads, helpers_work_under_load_and_leave, 120)
+{
+	long before[NR_COUNTERS], after[NR_COUNTERS], later[NR_COUNTERS];
+
+	ASSERT_EQ(0, set_threads(4));
+	read_counters(before);
+	if (!start_readers(self->readers))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	for (int i = 0; i < 60; i++) {
+		sleep(1);
+		read_counters(after);
+		if (after[HELPER_STEAL] - before[HELPER_STEAL] > 10000)
+			break;
+	}
+	stop_readers(self->readers);
+	read_counters(after);
+	EXPECT_GT(after[WAKE], before[WAKE]);
+	EXPECT_GT(after[ROUND], before[ROUND]);
+	EXPECT_GT(after[HELPER_STEAL] - before[HELPER_STEAL], 10000);
+	ksft_print_msg("helpers freed %ld of kswapd's %ld pages in %ld rounds\n",
+		       after[HELPER_STEAL] - before[HELPER_STEAL],
+		       after[STEAL] - before[STEAL], after[ROUND] - before[ROUND]);
+	sleep(1);
+	read_counters(after);
+	/* What helpers do is part of what kswapd does. */
+	EXPECT_LT(after[HELPER_STEAL] - before[HELPER_STEAL], after[STEAL] - before[STEAL]);
+	EXPECT_LT(after[HELPER_SCAN] - before[HELPER_SCAN], after[SCAN] - before[SCAN]);
+	EXPECT_GE(after[HELPER_SCAN] - before[HELPER_SCAN],
+		  after[HELPER_STEAL] - before[HELPER_STEAL]);
+	sleep(3);
+	read_counters(later);
+	EXPECT_EQ(after[ROUND], later[ROUND]);
+	EXPECT_EQ(after[WAKE], later[WAKE]);
+}
+
+TEST_F_TIMEOUT(kswapd_threads, one_thread_under_load_has_no_helpers, 60)
+{
+	long before[NR_COUNTERS], after[NR_COUNTERS];
+
+	read_counters(before);
+	if (!start_readers(self->readers))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	sleep(5);
+	stop_readers(self->readers);
+	read_counters(after);
+	EXPECT_GT(after[STEAL], before[STEAL]);
+	EXPECT_EQ(before[ROUND], after[ROUND]);
+	EXPECT_EQ(before[WAKE], after[WAKE]);
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
+{
+	double until, longest = 0;
+	unsigned int x = 1;
+	int resizes = 0;
+
+	if (!start_readers(self->readers))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	until = now() + 15;
+	while (now() < until) {
+		double start = now();
+		int threads;
+
+		x = x * 1664525 + 1013904223;
+		threads = 1 + (x >> 16) % MAX_THREADS;
+		ASSERT_EQ(0, set_threads(threads));
+		EXPECT_EQ(threads, read_number(SYSCTL));
+		if (now() - start > longest)
+			longest = now() - start;
+		resizes++;
+	}
+	stop_readers(self->readers);
+	ksft_print_msg("%d resizes, the longest took %.0f ms\n", resizes, longest * 1000);
+	/* Fewer threads wait for a batch, not for a pass; creating them takes time, too. */
+	EXPECT_LT(longest, 5.0);
+	ASSERT_EQ(0, set_threads(6));
+	expect_threads(_metadata, 6);
+	ASSERT_EQ(0, set_threads(1));
+	expect_threads(_metadata, 1);
+}
+
+TEST_HARNESS_MAIN

@@ -18,12 +18,19 @@ workers() {
 lab_ready
 # The first run of any code is translated by QEMU, and read from the host.
 workers "$cpus" 3 >/dev/null
+# In turn, several times: the host's own speed drifts from second to second.
+rounds=5
+declare -A loops
+for ((round = 0; round < rounds; round++)); do
+	for workers in "$@"; do
+		out=$(workers "$workers" "$(awk -v s="${SECONDS_EACH:-10}" -v n=$rounds 'BEGIN { print s / n }')")
+		[ "$(grep -c loops= <<<"$out")" = "$workers" ] || { echo "a worker failed" >&2; exit 1; }
+		done=$(grep -o 'loops=[0-9]*' <<<"$out" | awk -F= '{ sum += $2 } END { printf "%.0f\n", sum }')
+		loops[$workers]=$((${loops[$workers]:-0} + done))
+	done
+done
 for workers in "$@"; do
-	out=$(workers "$workers" "${SECONDS_EACH:-10}")
-	[ "$(grep -c loops= <<<"$out")" = "$workers" ] || { echo "a worker failed" >&2; exit 1; }
-	loops=$(grep -o 'loops=[0-9]*' <<<"$out" | awk -F= '{ sum += $2 } END { printf "%.0f\n", sum }')
-	value "$workers" loops "$loops"
-	: "${first:=$loops} ${fewest:=$workers}"
-	value "$workers" scaling "$(awk -v a="$first" -v n="$fewest" -v b="$loops" -v m="$workers" \
+	value "$workers" loops "${loops[$workers]}"
+	value "$workers" scaling "$(awk -v a="${loops[$1]}" -v n="$1" -v b="${loops[$workers]}" -v m="$workers" \
 		'BEGIN { printf "%.3f\n", b * n / a / m }')"
 done

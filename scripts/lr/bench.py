@@ -7,7 +7,7 @@ import argparse
 import json
 
 from lr import proc
-from lr.lab import kernels, runner, sample, scenario, tables
+from lr.lab import kernels, runner, scenario, tables
 from lr.layout import Layout, here
 from lr.options import env, flag, number
 from lr.ui import Fail, Progress, clock, say
@@ -74,17 +74,9 @@ def main(argv: list[str]) -> int:
     labels = [column.label for column in columns]
     for each in chosen:
         _remember_order(layout, each.name, labels)
-        found = [one for job in todo if job.scenario is each and (one := _kept(layout, job, digests, asked))]
+        found = [one for job in todo if job.scenario is each and (one := runner.kept(layout, job, digests, asked))]
         say(tables.render(each, found, labels))
     say(f"bench: {len(todo) - len(failed)} of {len(todo)} samples, in {clock(whole.elapsed())}; raw in build/bench")
     for why in failed:
         say(f"FAILED {why}")
     return 1 if failed else 0
-
-
-def _kept(layout: Layout, job: runner.Job, digests: dict[str, str], asked: runner.Options) -> sample.Sample | None:
-    """This job's sample, if it has been taken."""
-    folder = layout.build / "bench"
-    if not runner.kept(folder, job, runner.digest(layout, job, digests[job.kernel.what], asked)):
-        return None
-    return sample.read(sample.path_of(folder, job.scenario.name, job.variant.name, job.kernel.label, job.pair))

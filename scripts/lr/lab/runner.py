@@ -7,7 +7,7 @@ import hashlib
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,10 +172,14 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
     )
 
 
-def kept(folder: Path, job: Job, wanted: str) -> bool:
-    """Whether this sample has been taken already, of the same kernel and workload."""
-    path = samples.path_of(folder, job.scenario.name, job.variant.name, job.kernel.label, job.pair)
-    return path.exists() and samples.read(path).digest == wanted
+def kept(layout: Layout, job: Job, digests: Mapping[str, str], options: Options) -> Sample | None:
+    """This job's sample, if it has been taken already, of the same kernel and workload."""
+    name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair)
+    path = samples.path_of(layout.build / "bench", *name)
+    if not path.exists():
+        return None
+    found = samples.read(path)
+    return found if found.digest == digest(layout, job, digests[job.kernel.what], options) else None
 
 
 def run(
@@ -189,7 +193,7 @@ def run(
     """Take every sample that is not kept; returns what failed. One that fails does not stop the others."""
     folder = layout.build / "bench"
     failed: list[str] = []
-    left = [job for job in todo if not kept(folder, job, digest(layout, job, digests[job.kernel.what], options))]
+    left = [job for job in todo if kept(layout, job, digests, options) is None]
     if len(left) < len(todo):
         notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in build/bench")
     with Progress("bench", len(left)) as progress:

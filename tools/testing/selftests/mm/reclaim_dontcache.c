@@ -27,6 +27,7 @@
  * once with 4000 files and prints one line of figures.
  */
 #include "kselftest_harness.h"
+#include "reclaim_util.h"
 
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -79,35 +80,6 @@ static const struct {
 	{ "/proc/sys/vm/dirty_expire_centisecs", NULL },
 };
 
-static int read_text(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY);
-	ssize_t len;
-
-	if (fd < 0)
-		return -errno;
-	len = read(fd, buf, size - 1);
-	close(fd);
-	if (len < 0)
-		return -errno;
-	buf[len] = '\0';
-	buf[strcspn(buf, "\n")] = '\0';
-	return 0;
-}
-
-static int write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_TRUNC);
-	int ret = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		ret = -errno;
-	close(fd);
-	return ret;
-}
-
 static __printf(3, 4) int write_under(const char *dir, const char *name,
 				      const char *fmt, ...)
 {
@@ -124,17 +96,7 @@ static __printf(3, 4) int write_under(const char *dir, const char *name,
 /* A counter of /proc/vmstat, or -1 where the kernel does not have it. */
 static long vm_event(const char *name)
 {
-	FILE *f = fopen("/proc/vmstat", "r");
-	long value = -1, v;
-	char key[64];
-
-	while (f && fscanf(f, "%63s %ld", key, &v) == 2) {
-		if (!strcmp(key, name))
-			value = v;
-	}
-	if (f)
-		fclose(f);
-	return value;
+	return read_figure("/proc/vmstat", name);
 }
 
 static long nr_inodes(void)
@@ -673,19 +635,10 @@ TEST_F_TIMEOUT(dontcache, global_pressure, 480)
 /* A figure of a memory cgroup's memory.stat, in bytes; reading brings it up to date. */
 static long memcg_stat(struct scene *s, int cgroup, const char *name)
 {
-	char path[160], key[64];
-	long value = -1, v;
-	FILE *f;
+	char path[160];
 
 	snprintf(path, sizeof(path), "%s/memory.stat", s->cgroup[cgroup]);
-	f = fopen(path, "r");
-	while (f && fscanf(f, "%63s %ld", key, &v) == 2) {
-		if (!strcmp(key, name))
-			value = v;
-	}
-	if (f)
-		fclose(f);
-	return value;
+	return read_figure(path, name);
 }
 
 /*

@@ -7,6 +7,7 @@
  * /dev/nullb0 those tests are skipped. Needs root.
  */
 #include "kselftest_harness.h"
+#include "reclaim_util.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -28,35 +29,6 @@ static const char * const counters[] = {
 };
 
 enum { WAKE, ROUND, HELPER_SCAN, HELPER_STEAL, SCAN, STEAL, NR_COUNTERS };
-
-static int read_text(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY);
-	ssize_t len;
-
-	if (fd < 0)
-		return -errno;
-	len = read(fd, buf, size - 1);
-	close(fd);
-	if (len < 0)
-		return -errno;
-	buf[len] = '\0';
-	buf[strcspn(buf, "\n")] = '\0';
-	return 0;
-}
-
-static int write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	int ret = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		ret = -errno;
-	close(fd);
-	return ret;
-}
 
 static int read_number(const char *path)
 {
@@ -83,20 +55,8 @@ static const char *node_file(int nid, const char *name)
 
 static void read_counters(long *values)
 {
-	FILE *f = fopen("/proc/vmstat", "r");
-	char key[64];
-	long value;
-
 	for (int i = 0; i < NR_COUNTERS; i++)
-		values[i] = -1;
-	while (f && fscanf(f, "%63s %ld", key, &value) == 2) {
-		for (int i = 0; i < NR_COUNTERS; i++) {
-			if (!strcmp(key, counters[i]))
-				values[i] = value;
-		}
-	}
-	if (f)
-		fclose(f);
+		values[i] = read_figure("/proc/vmstat", counters[i]);
 }
 
 struct threads {

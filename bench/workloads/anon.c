@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lab.h"
+
 #define PAGE		4096UL
 #define NOISE		(PAGE / 8)
 #define MAX_PROCS	64
@@ -35,35 +37,6 @@ static struct shared {
 	atomic_ulong max_ns[MAX_PROCS];
 } *shared;
 
-static void die(const char *what)
-{
-	fprintf(stderr, "anon: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
-
-static uint64_t next_random(uint64_t *x)
-{
-	*x ^= *x << 13;
-	*x ^= *x >> 7;
-	*x ^= *x << 17;
-	return *x;
-}
-
-static void nap(unsigned int ms)
-{
-	struct timespec ts = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
-
-	nanosleep(&ts, NULL);
-}
-
 /* Its number and noise; what is left stays zero. */
 static void fill(uint64_t *page, uint64_t number, uint64_t *x)
 {
@@ -74,7 +47,7 @@ static void fill(uint64_t *page, uint64_t number, uint64_t *x)
 
 static void worker(int me, size_t nr_pages)
 {
-	uint64_t x = 88172645463325252ULL + me;
+	uint64_t x = RANDOM_SEED + me;
 	char *map = mmap(NULL, nr_pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t longest = 0;
 
@@ -87,19 +60,19 @@ static void worker(int me, size_t nr_pages)
 		fill((uint64_t *)(map + i * PAGE), i, &x);
 	atomic_fetch_add(&shared->filled, 1);
 	while (!atomic_load(&shared->go))
-		nap(5);
+		nap(0.005);
 	while (!atomic_load(&shared->stop)) {
 		uint64_t r = next_random(&x), start, took;
 		size_t i = (r >> 8) % (r & 3 ? nr_pages / 4 + 1 : nr_pages);
 		volatile uint64_t *page = (uint64_t *)(map + i * PAGE);
 
-		start = now();
+		start = now_ns();
 		if (page[0] != i) {
 			fprintf(stderr, "anon: page %zu came back with other content\n", i);
 			_exit(1);
 		}
 		page[1] = r;
-		took = now() - start;
+		took = now_ns() - start;
 		if (took > longest)
 			longest = took;
 		atomic_fetch_add(&shared->touches[me], 1);
@@ -108,7 +81,7 @@ static void worker(int me, size_t nr_pages)
 	atomic_fetch_add(&shared->done, 1);
 	/* Hold the memory until the parent has told its watcher. */
 	while (atomic_load(&shared->go))
-		nap(5);
+		nap(0.005);
 	_exit(0);
 }
 
@@ -122,7 +95,7 @@ static void wait_for(atomic_int *stage, int nr)
 			fprintf(stderr, "anon: a process has died; was it killed for memory?\n");
 			exit(1);
 		}
-		nap(10);
+		nap(0.01);
 	}
 }
 
@@ -143,7 +116,7 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		die("mmap");
-	start = now();
+	start = now_ns();
 	for (int i = 0; i < nr; i++) {
 		pid_t pid = fork();
 
@@ -153,13 +126,13 @@ int main(int argc, char **argv)
 			worker(i, kib * 1024 / PAGE / nr);
 	}
 	wait_for(&shared->filled, nr);
-	fill_ms = (now() - start) / 1e6;
-	start = now();
+	fill_ms = (now_ns() - start) / 1e6;
+	start = now_ns();
 	atomic_store(&shared->go, 1);
-	nap((unsigned int)(seconds * 1000));
+	nap(seconds);
 	for (int i = 0; i < nr; i++)
 		touches += atomic_load(&shared->touches[i]);
-	ms = (now() - start) / 1e6;
+	ms = (now_ns() - start) / 1e6;
 	if (argc == 5 && kill(atoi(argv[4]), SIGTERM))
 		die("the watcher");
 	atomic_store(&shared->stop, 1);

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lab.h"
+
 static volatile sig_atomic_t stop;
 static char text[1 << 18];
 
@@ -26,12 +28,6 @@ static void on_term(int number)
 {
 	(void)number;
 	stop = 1;
-}
-
-static void die(const char *what)
-{
-	fprintf(stderr, "freewatch: %s: %s\n", what, strerror(errno));
-	exit(1);
 }
 
 /* The number after a word, from here on; the word must be there. */

@@ -14,8 +14,6 @@
  * HUGEFOLIOS_DIR	folder for vmstat.before and vmstat.after, /proc/vmstat at both edges of the window
  * HUGEFOLIOS_CGROUP	an empty cgroup with a memory controller, for the child
  */
-#define _GNU_SOURCE
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -32,6 +30,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "lab.h"
 
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
@@ -56,19 +56,6 @@ static struct shared {
 } *shared;
 
 static char text[1 << 18];
-
-static void die(const char *what)
-{
-	fprintf(stderr, "hugefolios: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static void nap(double seconds)
-{
-	struct timespec ts = { .tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (time_t)seconds) * 1e9) };
-
-	nanosleep(&ts, NULL);
-}
 
 static size_t slurp(const char *path)
 {

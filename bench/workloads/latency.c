@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lab.h"
+
 #define PAGE		4096UL
 #define SUB_BITS	6
 #define SUB		(1U << SUB_BITS)
@@ -32,20 +34,6 @@ struct histogram {
 
 static struct histogram faults, reads;
 static char block[PAGE];
-
-static void die(const char *what)
-{
-	fprintf(stderr, "latency: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
 
 static void record(struct histogram *h, uint64_t ns)
 {
@@ -89,10 +77,10 @@ static void probe_memory(size_t size)
 	/* One fault a page is what is measured; a kernel without huge pages refuses this, and needs it not. */
 	madvise(map, size, MADV_NOHUGEPAGE);
 	for (size_t i = 0; i < size; i += PAGE) {
-		uint64_t start = now();
+		uint64_t start = now_ns();
 
 		*(volatile char *)(map + i) = 1;
-		record(&faults, now() - start);
+		record(&faults, now_ns() - start);
 	}
 	munmap(map, size);
 }
@@ -102,16 +90,13 @@ static void probe_file(int fd, uint64_t nr_blocks, uint64_t *seed)
 	uint64_t start;
 	off_t at;
 
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	at = (off_t)(*seed % nr_blocks * PAGE);
+	at = (off_t)(next_random(seed) % nr_blocks * PAGE);
 	if (posix_fadvise(fd, at, PAGE, POSIX_FADV_DONTNEED))
 		die("posix_fadvise");
-	start = now();
+	start = now_ns();
 	if (pread(fd, block, PAGE, at) != (ssize_t)PAGE)
 		die("read");
-	record(&reads, now() - start);
+	record(&reads, now_ns() - start);
 }
 
 static void show(const char *what, const struct histogram *h)
@@ -125,7 +110,7 @@ int main(int argc, char **argv)
 	double seconds = argc > 3 ? atof(argv[1]) : 0;
 	uint64_t interval = argc > 3 ? strtoull(argv[2], NULL, 10) * 1000 : 0;
 	size_t size = argc > 3 ? strtoul(argv[3], NULL, 10) * 1024 : 0;
-	uint64_t nr_blocks = 0, seed = 88172645463325252ULL, next, end;
+	uint64_t nr_blocks = 0, seed = RANDOM_SEED, next, end;
 	int fd = -1;
 
 	if (argc > 5 || seconds <= 0 || !interval || size < PAGE) {
@@ -147,20 +132,17 @@ int main(int argc, char **argv)
 	/* All that is there now stays: the memory that the probe maps later is to be the only one that faults. */
 	if (mlockall(MCL_CURRENT))
 		die("mlockall (this needs root)");
-	next = now();
+	next = now_ns();
 	end = next + (uint64_t)(seconds * 1e9);
 	while (next < end) {
-		struct timespec ts = { .tv_sec = next / 1000000000, .tv_nsec = next % 1000000000 };
-
-		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
-			;
+		sleep_until_ns(next);
 		probe_memory(size);
 		if (fd >= 0)
 			probe_file(fd, nr_blocks, &seed);
 		/* One that was held up goes on from now, instead of a burst that makes up for it. */
 		next += interval;
-		if (next < now())
-			next = now();
+		if (next < now_ns())
+			next = now_ns();
 	}
 	show("fault", &faults);
 	if (fd >= 0) {

@@ -28,6 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lab.h"
+
 #define MAX_CLIENTS	256
 #define MAX_TICKS	4096
 #define MAX_BYTES	(256UL << 10)
@@ -51,32 +53,10 @@ static struct shared {
 static struct sockaddr_un server = { .sun_family = AF_UNIX };
 static char value[MAX_BYTES], answer[MAX_BYTES + 4096], batch[BATCH + MAX_BYTES + 4096];
 
-static void die(const char *what)
-{
-	fprintf(stderr, "mcload: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 static void refuse(const char *what, const char *said)
 {
 	fprintf(stderr, "mcload: memcached answered a %s with: %.60s\n", what, said);
 	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
-
-static void sleep_until(uint64_t when)
-{
-	struct timespec ts = { .tv_sec = when / 1000000000, .tv_nsec = when % 1000000000 };
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
-		;
 }
 
 static int reach(void)
@@ -169,23 +149,21 @@ static void note(struct client *client, uint64_t ns)
 
 static void client(int me, unsigned long keys, size_t bytes, unsigned int sets)
 {
-	uint64_t x = 88172645463325252ULL + 7919 * (me + 1);
+	uint64_t x = RANDOM_SEED + 7919 * (me + 1);
 	struct client *mine = &shared->client[me];
 	int fd = reach();
 
 	atomic_fetch_add(&shared->ready, 1);
 	while (!atomic_load(&shared->go))
-		sleep_until(now() + 1000000);
+		sleep_until_ns(now_ns() + 1000000);
 	while (!atomic_load(&shared->stop)) {
 		unsigned long key;
 		uint64_t start;
 		size_t len;
 
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
+		next_random(&x);
 		key = (x >> 16) % keys;
-		start = now();
+		start = now_ns();
 		if ((x & 0xffff) % 100 < sets) {
 			len = put_set(batch, key, bytes, true);
 			send_all(fd, batch, len);
@@ -201,7 +179,7 @@ static void client(int me, unsigned long keys, size_t bytes, unsigned int sets)
 			else if (strncmp(answer, "VALUE ", 6))
 				refuse("get", answer);
 		}
-		note(mine, now() - start);
+		note(mine, now_ns() - start);
 		atomic_fetch_add(&mine->ops, 1);
 	}
 	_exit(0);
@@ -264,16 +242,16 @@ static int measure(int nr, double seconds, uint64_t interval)
 
 		if (waitpid(-1, &status, WNOHANG) > 0)
 			return 1;
-		sleep_until(now() + 5000000);
+		sleep_until_ns(now_ns() + 5000000);
 	}
-	start = now();
+	start = now_ns();
 	last = start;
 	atomic_store(&shared->go, 1);
 	while (ticks < MAX_TICKS && (ticks + 1) * interval <= seconds * 1e9) {
 		uint64_t at;
 
-		sleep_until(start + (ticks + 1) * interval);
-		at = now();
+		sleep_until_ns(start + (ticks + 1) * interval);
+		at = now_ns();
 		ops = all_ops(nr);
 		rate[ticks] = (ops - was) * 1e9 / (at - last);
 		was = ops;
@@ -312,7 +290,7 @@ int main(int argc, char **argv)
 {
 	bool fill = argc == 6 && !strcmp(argv[2], "fill");
 	bool run = (argc == 8 || argc == 9) && !strcmp(argv[2], "run");
-	uint64_t interval = 500000000, start = now();
+	uint64_t interval = 500000000, start = now_ns();
 	unsigned long keys;
 	size_t bytes;
 	int nr, fd;
@@ -362,6 +340,6 @@ int main(int argc, char **argv)
 	fd = reach();
 	send_all(fd, "stats\r\n", 7);
 	receive(fd, "END\r\n");
-	printf("items=%lu evictions=%lu ms=%.0f\n", stat_of("curr_items"), stat_of("evictions"), (now() - start) / 1e6);
+	printf("items=%lu evictions=%lu ms=%.0f\n", stat_of("curr_items"), stat_of("evictions"), (now_ns() - start) / 1e6);
 	return 0;
 }

@@ -11,21 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lab.h"
+
 #define MIB (1UL << 20)
-
-static void die(const char *what)
-{
-	fprintf(stderr, "mmap-strm: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
 
 /* A new sparse file of that size: every page is first dirtied through the mapping, as in the seed's test. */
 static char *map_file(const char *path, unsigned long mib)

@@ -29,6 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lab.h"
+
 #define STEP		(1UL << 20)
 #define MAX_READERS	256
 #define MAX_TICKS	600
@@ -42,28 +44,6 @@ static struct shared {
 static const char * const watched[NR_WATCHED] = {
 	"pgscan_kswapd", "pgsteal_kswapd", "pgscan_direct", "pgsteal_direct",
 };
-
-static void die(const char *what)
-{
-	fprintf(stderr, "readers: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
-static void sleep_until(double when)
-{
-	struct timespec ts = { .tv_sec = (time_t)when, .tv_nsec = (long)((when - (time_t)when) * 1e9) };
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
-		;
-}
 
 static void step(int fd, char mode, off_t at, char *buf)
 {
@@ -269,7 +249,7 @@ int main(int argc, char **argv)
 			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)], each);
 	}
 	if (warm)
-		sleep_until(now() + atof(warm));
+		nap(atof(warm));
 	keep_all(dir, "before");
 	before = each == ~0UL ? total_kib(nr) : 0;
 	cpu = total_cpu(pids, nr);
@@ -281,12 +261,12 @@ int main(int argc, char **argv)
 			bad |= waitpid(pids[i], &status, 0) < 0 || status;
 	} else if (ticking) {
 		for (; nr_ticks < MAX_TICKS && nr_ticks < seconds; nr_ticks++) {
-			sleep_until(start + nr_ticks + 1);
+			sleep_until_ns((uint64_t)((start + nr_ticks + 1) * 1e9));
 			watch(ticks[nr_ticks]);
 			ticks[nr_ticks][NR_WATCHED] = total_kib(nr);
 		}
 	} else {
-		sleep_until(start + seconds);
+		sleep_until_ns((uint64_t)((start + seconds) * 1e9));
 	}
 	end = now();
 	after = total_kib(nr);

@@ -16,22 +16,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "lab.h"
+
 static unsigned long files, first_round;
 static double end;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "walk: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
 
 static void walk(int at, const char *name)
 {

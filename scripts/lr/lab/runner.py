@@ -72,7 +72,7 @@ def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str
     """What a sample depends on; one with another digest is measured again."""
     whole = hashlib.sha256()
     files = [layout.root / "bench" / "scenarios" / f"{job.scenario.name}.toml"]
-    files += sorted((layout.root / "bench" / "workloads").glob("*.c"))
+    files += sorted((layout.root / "bench" / "workloads").glob("*.[ch]"))
     files += [layout.root / "bench" / "workloads" / name for name in ("lib.sh", job.scenario.workload)]
     for path in files:
         if path.exists():

@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -234,27 +239,160 @@ def test_the_processes_of_a_session(tmp_path: Path) -> None:
 
 def test_which_cgroup_version_carries_the_cpu_controller() -> None:
     v1 = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
-    assert slowmotion.cpu_hierarchy(v1, "2:cpu:/x\n0::/\n") == ("v1", Path("/sys/fs/cgroup/cpu/x"))
+    assert slowmotion.cpu_hierarchy(v1, "2:cpu:/x\n0::/\n") == (
+        "v1",
+        Path("/sys/fs/cgroup/cpu"),
+        Path("/sys/fs/cgroup/cpu/x"),
+    )
     v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
-    assert slowmotion.cpu_hierarchy(v2, "0::/a.slice\n") == ("v2", Path("/sys/fs/cgroup/a.slice"))
+    assert slowmotion.cpu_hierarchy(v2, "0::/a.slice\n") == (
+        "v2",
+        Path("/sys/fs/cgroup"),
+        Path("/sys/fs/cgroup/a.slice"),
+    )
     with pytest.raises(Fail, match="SHARE=0"):
         slowmotion.cpu_hierarchy("", "")
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_shares_are_written(tmp_path: Path, version: str) -> None:
-    (tmp_path / "cgroup.subtree_control").write_text("")
-    shares = slowmotion.Shares(version, tmp_path, "lab")
-    shares.apply([1], [2, 3], 20)
+def cgroup(path: Path, kind: str = "", controllers: str = "cpu memory", handed: str = "", procs: str = "") -> Path:
+    """A toy folder that looks like a cgroup of version 2; the root has no type."""
+    path.mkdir(exist_ok=True)
+    (path / "cgroup.controllers").write_text(controllers)
+    (path / "cgroup.subtree_control").write_text(handed)
+    (path / "cgroup.procs").write_text(procs)
+    (path / "cgroup.events").write_text(f"populated {1 if procs else 0}\nfrozen 0\n")
+    if kind:
+        (path / "cgroup.type").write_text(kind + "\n")
+    return path
+
+
+def test_shares_in_version_1(tmp_path: Path) -> None:
+    slowmotion.Shares("v1", tmp_path, "lab").apply([1], [2, 3], 20)
     second = tmp_path / "lab" / "cpu1"
-    if version == "v1":
-        assert (second / "cpu.cfs_quota_us").read_text() == "4000"
-        assert (second / "tasks").read_text() == "3"
-    else:
-        assert (second / "cpu.max").read_text() == "4000 20000"
-        assert (second / "cgroup.type").read_text() == "threaded"
-        assert (tmp_path / "lab" / "cgroup.procs").read_text() == "1"
-        assert (tmp_path / "lab" / "cgroup.subtree_control").read_text() == "+cpu"
+    assert (second / "cpu.cfs_quota_us").read_text() == "4000"
+    assert (second / "tasks").read_text() == "3"
+
+
+def test_shares_in_version_2_below_the_root(tmp_path: Path) -> None:
+    root = cgroup(tmp_path / "cg", procs="1\n", handed="memory")
+    slowmotion.Shares("v2", root, "lab").apply([1], [2, 3], 20)
+    second = root / "lab" / "cpu1"
+    assert (second / "cpu.max").read_text() == "4000 20000"
+    assert (second / "cgroup.type").read_text() == "threaded"
+    assert (second / "cgroup.threads").read_text() == "3"
+    assert (root / "cgroup.subtree_control").read_text() == "+cpu"
+    assert (root / "lab" / "cgroup.procs").read_text() == "1"
+    assert (root / "lab" / "cgroup.subtree_control").read_text() == "+cpu"
+    assert not (root / "lab" / "cgroup.type").exists()
+
+
+def test_a_cgroup_with_processes_is_no_place_for_domains(tmp_path: Path) -> None:
+    """The one above has none, and has handed down the controller."""
+    root = cgroup(tmp_path / "cg", procs="1\n")
+    above = cgroup(root / "slice", "domain", handed="cpu")
+    home = cgroup(above / "scope", "domain", procs="9\n")
+    shares = slowmotion.Shares("v2", home, "lab", root)
+    shares.apply([1], [2], 20)
+    assert (above / "lab" / "cpu0" / "cgroup.threads").read_text() == "2"
+    assert (above / "cgroup.subtree_control").read_text() == "cpu" and shares.lent is None
+
+
+def test_threads_below_our_own_cgroup_when_nothing_else_is_left(tmp_path: Path) -> None:
+    """As in a container: the processes stay where they are, and what was changed is changed back."""
+    home = cgroup(tmp_path / "cg", "domain", procs="1\n9\n")
+    shares = slowmotion.Shares("v2", home, "lab")
+    shares.apply([9], [2], 20)
+    assert (home / "lab" / "cgroup.type").read_text() == "threaded"
+    assert (home / "lab" / "cpu0" / "cpu.max").read_text() == "4000 20000"
+    assert (home / "cgroup.procs").read_text() == "1\n9\n"
+    shares.remove(patience=0)
+    assert (home / "cgroup.subtree_control").read_text() == "-cpu"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: cgroup(path, "domain", procs="9\n", handed="memory"),
+        lambda path: cgroup(path, "domain", procs="9\n", controllers="memory"),
+        lambda path: cgroup(cgroup(path, "domain", procs="9\n") / "busy", "domain", procs="8\n").parent,
+        lambda path: cgroup(path, "threaded", procs="9\n"),
+    ],
+)
+def test_no_place_for_cgroups_is_said(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    with pytest.raises(Fail, match="finds no place"):
+        slowmotion.Shares("v2", make(tmp_path / "cg"), "lab").apply([9], [2], 20)
+
+
+def test_a_process_that_is_over_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_text(self: Path, text: str) -> int:
+        if self.name in ("cgroup.procs", "cgroup.threads"):
+            raise ProcessLookupError(3, "No such process")
+        return len(text)
+
+    root = cgroup(tmp_path / "cg")
+    monkeypatch.setattr(Path, "write_text", write_text)
+    slowmotion.Shares("v2", root, "a").apply([9], [], 20)
+    # A vCPU that is over is: the guest has died.
+    with pytest.raises(Fail, match="No such process"):
+        slowmotion.Shares("v2", root, "b").apply([9], [2], 20)
+
+
+def test_cgroups_of_runs_that_were_killed_go(tmp_path: Path) -> None:
+    gone, ours = tmp_path / "reclaim-lab-a-b-4194305", tmp_path / f"reclaim-lab-a-{os.getpid()}"
+    (gone / "cpu0").mkdir(parents=True)
+    (ours / "cpu0").mkdir(parents=True)
+    slowmotion._sweep([tmp_path])
+    assert list(tmp_path.iterdir()) == [ours]
+
+
+_STOPPED = """
+import sys, types
+from pathlib import Path
+from lr import __main__, guest
+from lr.lab import slowmotion
+
+home = Path(sys.argv[1])
+slowmotion.cpu_hierarchy = lambda mounts, own: ("v1", home, home)
+slowmotion._write = lambda path, text, may_be_over=False: None
+
+def bench(argv):
+    with slowmotion.slow_motion("toy") as shares:
+        def line(text):
+            shares.apply([], [1, 2], 20)
+            print(text, flush=True)
+        toy = "sleep 600 & echo $$ $!; wait"
+        guest._watch(["sh", "-c", toy], 600, line, None)
+    return 0
+
+toy = types.ModuleType("toy")
+toy.main = bench
+sys.modules["toy"] = toy
+__main__.VERBS["bench"] = "toy"
+sys.exit(__main__.main(["bench"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_run_that_is_stopped_leaves_no_guest_and_no_cgroup(tmp_path: Path, number: signal.Signals) -> None:
+    scripts = Path(__file__).resolve().parents[1] / "scripts"
+    run = subprocess.Popen(
+        [sys.executable, "-c", _STOPPED, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(scripts)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert run.stdout is not None and run.stderr is not None
+    with run.stdout, run.stderr:
+        guests = [int(word) for word in run.stdout.readline().split()]
+        assert len(guests) == 2 and len(list(tmp_path.glob("reclaim-lab-toy-*/cpu*"))) == 2
+        run.send_signal(number)
+        # One more must not stop the cleaning up.
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(30) == 128 + number, run.stderr.read().decode()
+    assert list(tmp_path.iterdir()) == []
+    for pid in guests:
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
 def test_cgroups_that_can_not_be_written_are_said(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import sys
 
+from lr import stop
 from lr.ui import Fail
 
 # verb: the module that carries it out; each has main(argv) -> exit status
@@ -29,10 +30,11 @@ VERBS = {
 
 
 def main(argv: list[str]) -> int:
-    """Run one verb; 0 is success, 1 a failure, 2 a wrong call, 130 an interrupt."""
+    """Run one verb; 0 is success, 1 a failure, 2 a wrong call, 128 and a signal's number if one stopped us."""
     if not argv or argv[0] not in VERBS:
         print(f"usage: python -m lr VERB; the verbs are {', '.join(VERBS)}", file=sys.stderr)
         return 2
+    stop.catch()
     try:
         status: int = importlib.import_module(VERBS[argv[0]]).main(argv[1:])
         return status
@@ -42,6 +44,9 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except stop.Stopped as exc:
+        print(f"stopped by {exc}", file=sys.stderr)
+        return 128 + exc.number
 
 
 if __name__ == "__main__":

@@ -31,10 +31,16 @@ def run_step(verb: str) -> Counts:
     )
     assert child.stdout is not None
     last = None
-    for line in child.stdout:
-        say(line.rstrip("\n"))
-        last = closing_counts(line) or last
-    status = child.wait()
+    try:
+        for line in child.stdout:
+            say(line.rstrip("\n"))
+            last = closing_counts(line) or last
+        status = child.wait()
+    finally:
+        # It has guests of its own to end.
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
     if last is None:
         return Counts(failed=1) if status else Counts(passed=1)
     # A verb that fails must show in the sum whatever it counted.

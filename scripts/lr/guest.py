@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lr import proc
+from lr import proc, stop
 from lr.layout import Layout
 from lr.options import size_mib
 from lr.ui import Fail, notice
@@ -257,34 +257,30 @@ def _watch(
     on_start: Callable[[int], None] | None,
 ) -> Outcome:
     start = time.monotonic()
-    try:
-        # Pipes, not files: QEMU opens /proc/self/fd/1 several times, which would overwrite a file. A session of its
-        # own, so that what we end is exactly what we started.
-        child = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-    except FileNotFoundError as exc:
-        raise Fail(f"{words[0]}: not found; run `make setup`") from exc
-    assert child.stdout is not None and child.stderr is not None
-    if on_start is not None:
-        on_start(child.pid)
+    child: subprocess.Popen[bytes] | None = None
+    readers: list[threading.Thread] = []
     output: list[str] = []
     console: list[str] = []
-    readers = [
-        threading.Thread(target=_read, args=(child.stdout, output, on_output), daemon=True),
-        threading.Thread(target=_read, args=(child.stderr, console, None), daemon=True),
-    ]
-    for reader in readers:
-        reader.start()
     late = False
     try:
+        # Nobody else knows of the child and its readers: no signal may come before `finally` can end them.
+        with stop.held():
+            child = _start(words)
+            assert child.stdout is not None and child.stderr is not None
+            if on_start is not None:
+                on_start(child.pid)
+            for stream, into, on_line in ((child.stdout, output, on_output), (child.stderr, console, None)):
+                readers.append(threading.Thread(target=_read, args=(stream, into, on_line), daemon=True))
+                readers[-1].start()
         child.wait(timeout)
     except subprocess.TimeoutExpired:
         late = True
     finally:
-        _end(child)
-    for reader in readers:
-        reader.join(10)
+        if child is not None:
+            _end(child)
+        # Also when we are being stopped: what a reader does with a line (slow motion) must be over when we go on.
+        for reader in readers:
+            reader.join(10)
     text, said = clean("".join(console)), clean("".join(output))
     mark = _MARKED.search(said)
     ended, status = "exited", 0
@@ -295,6 +291,17 @@ def _watch(
     else:
         ended, status = "timeout" if late else "died", 1
     return Outcome(ended, status, _MARKED.sub("", said), text, time.monotonic() - start)
+
+
+def _start(words: list[str]) -> subprocess.Popen[bytes]:
+    try:
+        # Pipes, not files: QEMU opens /proc/self/fd/1 several times, which would overwrite a file. A session of its
+        # own, so that what we end is exactly what we started.
+        return subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+    except FileNotFoundError as exc:
+        raise Fail(f"{words[0]}: not found; run `make setup`") from exc
 
 
 def _read(stream: IO[bytes], into: list[str], on_line: Callable[[str], None] | None) -> None:

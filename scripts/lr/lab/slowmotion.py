@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from lr.ui import Fail
 
 _PERIOD_US = 20000
 _VCPU = re.compile(r"CPU ([0-9]+)/(?:TCG|KVM)$")
+_PREFIX = "reclaim-lab-"
+# The controllers that v2 lets control threads.
+_THREADED = frozenset({"cpu", "cpuset", "perf_event", "pids"})
 # What QEMU's other threads and the host itself need.
 _SPARE = 15
 
@@ -53,8 +57,8 @@ def session_processes(session: int, proc: Path = Path("/proc")) -> list[int]:
     return found
 
 
-def cpu_hierarchy(mounts: str, own: str) -> tuple[str, Path]:
-    """Which cgroup version carries the cpu controller, and our own cgroup's folder there.
+def cpu_hierarchy(mounts: str, own: str) -> tuple[str, Path, Path]:
+    """Which cgroup version carries the cpu controller, where it is mounted, and our own cgroup's folder there.
 
     From the texts of /proc/mounts and /proc/self/cgroup.
     """
@@ -62,12 +66,12 @@ def cpu_hierarchy(mounts: str, own: str) -> tuple[str, Path]:
     for line in mounts.splitlines():
         words = line.split()
         if len(words) > 3 and words[2] == "cgroup" and "cpu" in words[3].split(","):
-            return "v1", Path(words[1]) / _own_path(own, "cpu").lstrip("/")
+            return "v1", Path(words[1]), Path(words[1]) / _own_path(own, "cpu").lstrip("/")
         if len(words) > 3 and words[2] == "cgroup2" and v2 is None:
             v2 = Path(words[1])
     if v2 is None:
         raise Fail("slow motion needs the cpu cgroup, and none is mounted; mount one, or run with SHARE=0")
-    return "v2", v2 / _own_path(own, "").lstrip("/")
+    return "v2", v2, v2 / _own_path(own, "").lstrip("/")
 
 
 def _own_path(own: str, controller: str) -> str:
@@ -82,21 +86,35 @@ def _refused(what: str, exc: OSError) -> Fail:
     return Fail(f"slow motion can not {what} ({exc.strerror}); run as root where cgroups are writable, or with SHARE=0")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, may_be_over: bool = False) -> None:
+    """may_be_over: the text is a process, and it does not matter if that is no longer there."""
     try:
         path.write_text(text)
     except OSError as exc:
-        raise _refused(f"write {path}", exc) from exc
+        if not (may_be_over and isinstance(exc, ProcessLookupError)):
+            raise _refused(f"write {path}", exc) from exc
 
 
 class Shares:
-    """The cgroups of one guest. v1: a folder a vCPU. v2: the guest's processes move to a folder, its threads below."""
+    """The cgroups of one guest, a folder a vCPU; home is the cgroup that we and the guest are in.
 
-    def __init__(self, version: str, home: Path, name: str) -> None:
+    v1 takes threads anywhere. In v2 all threads of a process must stay in one domain, below which cgroups are threaded:
+
+    - If home or a cgroup above it may have children with a cpu controller (it is the root, or has no processes of its
+      own), the guest's processes move to a new domain there, and its threads below.
+    - Else home itself becomes the domain, with the processes where they are. That works for the cpu controller as long
+      as home has no other children and has handed down no memory or io controller.
+    """
+
+    def __init__(self, version: str, home: Path, name: str, mount: Path | None = None) -> None:
         self.version = version
         self.home = home
-        self.top = home / name
+        self.name = name
+        # Where the search for a place ends.
+        self.mount = mount or home
         self.made: list[Path] = []
+        # The cgroup to which we handed down the controller.
+        self.lent: Path | None = None
 
     def _make(self, path: Path) -> Path:
         try:
@@ -109,21 +127,14 @@ class Shares:
     def apply(self, pids: list[int], threads: list[int], share: int) -> None:
         """Give each thread its share, in percent of one CPU."""
         quota = _PERIOD_US * share // 100
-        if self.version == "v2":
-            # The root may keep processes of its own; elsewhere the controller must already be handed down.
-            if "cpu" not in (self.home / "cgroup.subtree_control").read_text().split():
-                _write(self.home / "cgroup.subtree_control", "+cpu")
-            self._make(self.top)
-            for pid in pids:
-                _write(self.top / "cgroup.procs", str(pid))
-        else:
-            self._make(self.top)
+        top = self._domain(pids) if self.version == "v2" else self._make(self.home / self.name)
         for number, thread in enumerate(threads):
-            folder = self._make(self.top / f"cpu{number}")
+            folder = self._make(top / f"cpu{number}")
             if self.version == "v2":
+                # New below a domain with processes: good for nothing until it is threaded.
                 _write(folder / "cgroup.type", "threaded")
                 if number == 0:
-                    _write(self.top / "cgroup.subtree_control", "+cpu")
+                    _write(top / "cgroup.subtree_control", "+cpu")
                 _write(folder / "cpu.max", f"{quota} {_PERIOD_US}")
                 _write(folder / "cgroup.threads", str(thread))
             else:
@@ -131,18 +142,113 @@ class Shares:
                 _write(folder / "cpu.cfs_quota_us", str(quota))
                 _write(folder / "tasks", str(thread))
 
-    def remove(self) -> None:
+    def _domain(self, pids: list[int]) -> Path:
+        """v2: the cgroup below which the vCPUs' cgroups go."""
+        place = next((each for each in self.places() if _may_have_domains(each)), None)
+        if place is not None:
+            self._lend(place)
+            top = self._make(place / self.name)
+            for pid in pids:
+                _write(top / "cgroup.procs", str(pid), may_be_over=True)
+            return top
+        if not _may_have_threads(self.home):
+            raise Fail(
+                f"slow motion finds no place for cgroups: {self.home} and those above it have processes and other\n"
+                "children, or no cpu controller. Run in a scope of its own (systemd-run --scope -p Delegate=yes make"
+                " bench), or with SHARE=0"
+            )
+        self._lend(self.home)
+        top = self._make(self.home / self.name)
+        _write(top / "cgroup.type", "threaded")
+        return top
+
+    def places(self) -> Iterator[Path]:
+        """Home and what is above it, as far as it is mounted."""
+        yield self.home
+        for each in self.home.parents:
+            if not each.is_relative_to(self.mount):
+                return
+            yield each
+
+    def _lend(self, place: Path) -> None:
+        """Hand the cpu controller down to the place's children, if that has not been done."""
+        if "cpu" not in _words(place / "cgroup.subtree_control"):
+            _write(place / "cgroup.subtree_control", "+cpu")
+            self.lent = place
+
+    def remove(self, patience: float = 5.0) -> None:
         """Take the cgroups away once the guest is gone; one that is still busy stays, empty of meaning."""
+        until = time.monotonic() + patience
         for path in reversed(self.made):
-            with suppress(OSError):
-                path.rmdir()
+            # A process that was killed is in its cgroup until it is really gone.
+            while not _removed(path) and time.monotonic() < until:
+                time.sleep(0.05)
+        self.made.clear()
+        if self.lent is not None:
+            # Refused while another run of ours needs it.
+            with suppress(Fail):
+                _write(self.lent / "cgroup.subtree_control", "-cpu")
+            self.lent = None
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _words(path: Path) -> list[str]:
+    """The words in a cgroup's file; none if it can not be read."""
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def _may_have_domains(place: Path) -> bool:
+    """v2: whether children with a cpu controller and processes may be made here."""
+    if "cpu" not in _words(place / "cgroup.controllers"):
+        return False
+    kind = _words(place / "cgroup.type")
+    # Only the root has no type, and only the root may have processes beside such children.
+    return not kind or (kind == ["domain"] and not _words(place / "cgroup.procs"))
+
+
+def _may_have_threads(place: Path) -> bool:
+    """v2: whether a cgroup with processes may become the domain of threaded children: it has none of another kind."""
+    kind = " ".join(_words(place / "cgroup.type"))
+    handed = set(_words(place / "cgroup.subtree_control"))
+    return (
+        "cpu" in _words(place / "cgroup.controllers")
+        and (kind == "domain threaded" or (kind == "domain" and not _busy_children(place)))
+        and handed <= _THREADED
+    )
+
+
+def _busy_children(place: Path) -> bool:
+    return any("populated 1" in each.read_text() for each in place.glob("*/cgroup.events"))
+
+
+def _sweep(places: Iterable[Path]) -> None:
+    """Remove what runs that were killed have left; a guest of one that still runs keeps its cgroups."""
+    for top in (top for place in places for top in place.glob(f"{_PREFIX}*")):
+        if not Path(f"/proc/{top.name.rsplit('-', 1)[-1]}").exists():
+            for path in (*top.glob("cpu[0-9]*"), top):
+                _removed(path)
 
 
 @contextmanager
 def slow_motion(name: str) -> Iterator[Shares]:
     """The cgroups for one guest; apply() them when it is up."""
-    version, home = cpu_hierarchy(Path("/proc/mounts").read_text(), Path("/proc/self/cgroup").read_text())
-    shares = Shares(version, home, f"reclaim-lab-{name}-{os.getpid()}")
+    version, mount, home = cpu_hierarchy(Path("/proc/mounts").read_text(), Path("/proc/self/cgroup").read_text())
+    # In a container the path may be the host's, of which nothing is mounted here.
+    home = home if home.is_dir() else mount
+    shares = Shares(version, home, f"{_PREFIX}{name}-{os.getpid()}", mount)
+    _sweep(shares.places())
     try:
         yield shares
     finally:

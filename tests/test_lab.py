@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lr.guest import Disk, Outcome, Spec
-from lr.lab import kernels, runner, sample, scenario, slowmotion
+from lr.lab import estimate, kernels, runner, sample, scenario, slowmotion
 from lr.lab.kernels import Kernel
 from lr.lab.runner import Job, Options
 from lr.lab.sample import Point, Sample
 from lr.layout import Layout
-from lr.ui import Fail
+from lr.ui import Fail, Progress, clock
 
 TEXT = """
 title = "t"
@@ -114,10 +115,19 @@ def test_kernels_alternate_and_pairs_are_complete() -> None:
     assert len(runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))) == 1
 
 
+def test_what_says_nothing_about_kernels_runs_once() -> None:
+    once = replace(one_scenario(), name="lab", once=True)
+    columns = kernels.parse("stock series")
+    together = runner.jobs([once, one_scenario()], columns, Options(2, False))
+    assert [job.label for job in together if job.scenario is once] == ["lab a, stock, pair 1", "lab b, stock, pair 1"]
+    assert len(runner.jobs([once], columns, Options(2, False))) == 8
+
+
 def test_what_runs_in_the_guest() -> None:
     job = runner.jobs([one_scenario()], kernels.parse("series:kswapd_threads=4"), Options(1, True))[0]
     command = runner.command_of(job, Options(1, True))
     assert "MODE=read" in command and "LRU_GEN=0" in command and "SETTINGS=kswapd_threads=4" in command
+    assert "SLOW=1" in command and "SLOW=0" in runner.command_of(job, Options(1, True, share=0))
     assert command.endswith("bash bench/workloads/w.sh 3")
 
 
@@ -134,6 +144,16 @@ def test_points_are_read_and_nonsense_is_noted() -> None:
     points, notes = sample.read_points("hello\n@value 3 kib 12\n@vmstat 3 a -4\n@series 3 e 1 50.5\n@value 3 x nan?\n")
     assert points == (Point("3", {"kib": 12.0}, {"a": -4.0}, {"e": [(1.0, 50.5)]}),)
     assert notes == ("not a number: @value 3 x nan?",)
+
+
+def test_durations() -> None:
+    assert [clock(seconds) for seconds in (0, 59.6, 3599, 3600, 12345)] == [
+        "0:00",
+        "1:00",
+        "59:59",
+        "1:00:00",
+        "3:25:45",
+    ]
 
 
 def test_a_sample_survives_its_file(tmp_path: Path) -> None:
@@ -165,12 +185,69 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
         again.append(job.label)
         return one_sample(job, runner.digest(layout, job, image_digest, asked))
 
-    assert runner.run(layout, todo, images, digests, options, rest) == []
+    left = runner.missing(layout, todo, digests, options)
+    assert runner.run(layout, left, images, digests, options, rest) == []
     assert [*taken, *again] == [job.label for job in todo]
-    again.clear()
     # Another kernel image makes its samples stale, and only those.
-    runner.run(layout, todo, images, {**digests, "series": "3"}, options, rest)
-    assert len(again) == 4 and all("series" in label for label in again)
+    stale = runner.missing(layout, todo, {**digests, "series": "3"}, options)
+    assert len(stale) == 4 and all(job.kernel.what == "series" for job in stale)
+    # A quick look measures again, and costs the long run nothing.
+    quick = Options(1, True)
+    looks = runner.jobs([one_scenario()], kernels.parse("stock series"), quick)
+    assert runner.missing(layout, looks, digests, quick) == looks
+    for job in looks:
+        sample.write(layout.build / "bench", replace(one_sample(job, "q"), quick=True))
+    assert runner.missing(layout, todo, digests, options) == []
+
+
+def test_what_a_run_will_take() -> None:
+    options = Options(2, False)
+    todo = runner.jobs([one_scenario()], kernels.parse("stock series"), options)
+    known = [
+        replace(one_sample(todo[0], "d"), seconds=seconds, seconds_each=4, points=(Point("1", {}), Point("3", {})))
+        for seconds in (100.0, 300.0, 110.0)
+    ]
+    # Other points, other seconds, or from before both were kept: they say nothing.
+    known += [replace(known[0], points=(Point("3", {}),)), replace(known[0], seconds_each=8), one_sample(todo[0], "d")]
+    costs = [estimate.cost(job, options, known) for job in todo]
+    guess = estimate.cost(todo[2], options, [])
+    assert costs[0] == costs[1] == estimate.Cost(110.0, True)
+    # Two points of 4 seconds each, what they take beside, and the boot.
+    assert costs[2] == guess and guess == estimate.Cost(25.0 + 2 * (4 + 5), False)
+    told = estimate.report(todo, costs).splitlines()
+    assert told[0] == "about 10:12 for 8 boots, 4 as earlier ones took, 4 by the scenario's seconds:"
+    assert told[1].split() == ["toy", "10:12", "8", "boots", "of", "2", "variants"]
+
+
+def test_the_full_set_fits_a_night_and_the_quick_one_a_break() -> None:
+    """As the scenarios' files have it; the note in CONTRIBUTING tells what was measured."""
+    known = list(scenario.load_all(Layout(Path(__file__).resolve().parents[1])).values())
+    columns = kernels.parse("stock series")
+    for options, hours in ((Options(5, False), 4.0), (Options(1, True), 25 / 60)):
+        todo = runner.jobs(known, columns, options)
+        whole = estimate.total(estimate.cost(job, options, []) for job in todo)
+        assert whole.seconds <= hours * 3600 * 0.9, estimate.report(
+            todo, [estimate.cost(job, options, []) for job in todo]
+        )
+
+
+def test_the_time_left_goes_by_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = Layout(tmp_path)
+    todo = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, False))
+    seen: list[float] = []
+
+    class Line(Progress):
+        def update(self, done: int | None = None, note: str = "") -> None:
+            super().update(done, note)
+            seen.append(self.done / self.total)
+
+    def take(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+        return one_sample(job, "d")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lr.lab.runner.Progress", Line)
+        runner.run(layout, todo, {"stock": tmp_path}, {"stock": "1"}, Options(1, False), take, [30.0, 10.0])
+    assert seen == [0.0, 0.75, 0.75, 1.0]
 
 
 def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -271,6 +348,7 @@ def test_shares_in_version_1(tmp_path: Path) -> None:
     second = tmp_path / "lab" / "cpu1"
     assert (second / "cpu.cfs_quota_us").read_text() == "4000"
     assert (second / "tasks").read_text() == "3"
+    assert (tmp_path / "lab" / "cpu.shares").read_text() == "262144"
 
 
 def test_shares_in_version_2_below_the_root(tmp_path: Path) -> None:
@@ -280,10 +358,31 @@ def test_shares_in_version_2_below_the_root(tmp_path: Path) -> None:
     assert (second / "cpu.max").read_text() == "4000 20000"
     assert (second / "cgroup.type").read_text() == "threaded"
     assert (second / "cgroup.threads").read_text() == "3"
+    assert (root / "lab" / "cpu.weight").read_text() == "10000"
     assert (root / "cgroup.subtree_control").read_text() == "+cpu"
     assert (root / "lab" / "cgroup.procs").read_text() == "1"
     assert (root / "lab" / "cgroup.subtree_control").read_text() == "+cpu"
     assert not (root / "lab" / "cgroup.type").exists()
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_guest_says_when_it_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    shares = slowmotion.Shares(version, cgroup(tmp_path / "cg"), "lab")
+    monkeypatch.setattr(runner, "session_processes", lambda session: [1])
+    monkeypatch.setattr(runner, "vcpu_threads", lambda pids: [2, 3])
+    throttle = runner._Throttle(shares, 20, 2)
+    name, slow, fast = {"v1": ("cpu.cfs_quota_us", "4000", "-1"), "v2": ("cpu.max", "4000 20000", "max 20000")}[version]
+    file = shares.top / "cpu1" / name
+    seen = []
+    for line in ("hello", "@fast", "@slow", "@fast ", "@value 1 a 2", "@slow"):
+        throttle.line(line)
+        seen.append(file.read_text() if file.exists() else "")
+    assert seen == ["", "", slow, fast, fast, slow]
+    assert throttle.applied and throttle.problem is None
+    monkeypatch.setattr(runner, "vcpu_threads", lambda pids: [2])
+    throttle = runner._Throttle(slowmotion.Shares(version, tmp_path / "cg", "other"), 20, 2)
+    throttle.line("@slow")
+    assert throttle.problem is not None and "found 1 vCPU threads of 2" in str(throttle.problem)
 
 
 def test_a_cgroup_with_processes_is_no_place_for_domains(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lr.lab import report, stats, tables
+from lr.lab import kernels, nulltest, report, stats, tables
 from lr.lab.sample import Point, Sample, read_all, write
-from lr.lab.scenario import Scenario, parse
+from lr.lab.scenario import Scenario, load_all, parse
 from lr.layout import Layout, here
 from lr.ui import Fail
 
@@ -205,6 +206,80 @@ def test_stock_against_stock_shows_nothing(scenario: Scenario) -> None:
     assert "*" not in tables.render(scenario, samples, ["stock", "stock~2"]).split("== ")[1]
 
 
+def recorded(name: str) -> list[Sample]:
+    """Samples that a run of the lab has kept."""
+    found = []
+    for raw in json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text()):
+        points = tuple(Point(**point) for point in raw.pop("points"))
+        found.append(Sample(**{**raw, "points": points, "notes": tuple(raw["notes"])}))
+    return found
+
+
+def test_the_null_test_on_recorded_samples() -> None:
+    """Stock against stock, as the self-check scenario measured it: nothing may differ."""
+    pytest.importorskip("scipy")
+    samples = recorded("null-self-check")
+    known = load_all(Layout(Path(__file__).resolve().parents[1]))["self-check"]
+    verdict = nulltest.judge(tables.comparisons(known, samples, ["stock", "stock~2"]))
+    assert verdict.holds and verdict.tested == 3 and verdict.marked == 0
+    # The same samples, one side made 20% slower: that must not pass for nothing.
+    slower = [
+        replace(one, points=tuple(replace(p, values={k: v * 0.8 for k, v in p.values.items()}) for p in one.points))
+        if one.kernel == "stock~2"
+        else one
+        for one in samples
+    ]
+    verdict = nulltest.judge(tables.comparisons(known, slower, ["stock", "stock~2"]))
+    assert not verdict.holds and {each.metric for each in verdict.ghosts} >= {"loops"}
+    assert "null test FAILED: of" in nulltest.render(verdict) and "self-check slow: loops, 6: p" in nulltest.render(
+        verdict
+    )
+
+
+def ghostly(rng: random.Random) -> list[tables.Comparison]:
+    """A whole run that compares equal things: 14 tables of 20 figures, 5 pairs each."""
+    found = []
+    for table in range(14):
+        p = [stats.p_value([rng.gauss(9, 1) for _ in range(5)], [rng.gauss(9, 1) for _ in range(5)]) for _ in range(20)]
+        for spot, (one, corrected) in enumerate(zip(p, stats.holm(p), strict=True)):
+            verdict: tables.Verdict = "changed" if corrected is not None and corrected < stats.ALPHA else ""
+            found.append(tables.Comparison("s", str(table), str(spot), "1", "k~2", 0.0, one, corrected, verdict))
+    return found
+
+
+def test_the_null_test_allows_what_chance_alone_marks() -> None:
+    """Some tables in 100 runs have a mark by chance; the whole run fails far more seldom."""
+    pytest.importorskip("scipy")
+    rng = random.Random(11)
+    verdicts = [nulltest.judge(ghostly(rng)) for _ in range(20)]
+    assert all(verdict.tested == 280 and verdict.expected == 14 for verdict in verdicts)
+    # Uncorrected, one figure in twenty: Welch with 5 a side is a little on the safe side.
+    assert 0.035 < sum(verdict.low for verdict in verdicts) / (20 * 280) < 0.055
+    # 20 runs of 14 tables, at most 5% each: 14 marks, and three deviations.
+    assert 1 < sum(verdict.marked for verdict in verdicts) < 14 + 11
+    assert sum(not verdict.holds for verdict in verdicts) <= 4
+
+
+def test_the_null_test_without_pairs_has_no_verdict(scenario: Scenario) -> None:
+    samples = simple("stock", [{"kib": 5}]) + simple("stock~2", [{"kib": 6}])
+    verdict = nulltest.judge(tables.comparisons(scenario, samples, ["stock", "stock~2"]))
+    assert not verdict.holds and not verdict.ghosts
+    assert nulltest.render(verdict).startswith("null test: no verdict: none of 1 comparisons can be tested")
+
+
+def test_which_columns_are_the_first_kernel_again() -> None:
+    assert nulltest.twins(kernels.parse("stock series stock stock:a=1")) == {"stock~2"}
+    assert nulltest.twins(kernels.parse("series:a=1 stock series:a=1")) == {"series:a=1~2"}
+
+
+def test_quick_samples_count_only_alone(scenario: Scenario) -> None:
+    quick = [replace(one, quick=True, started="2031") for one in simple("stock", [{"kib": 1}], "q")]
+    text = tables.render(scenario, quick + simple("stock", [{"kib": 100}]), ["stock"])
+    assert re.search(r"KiB/s 1 +more +100 \(0\.00%\)$", text, re.MULTILINE)
+    assert "note: classic, stock: 1 samples of quick runs are left out" in text
+    assert re.search(r"KiB/s 1 +more +1 \(0\.00%\)$", tables.render(scenario, quick, ["stock"]), re.MULTILINE)
+
+
 def test_one_pair_needs_no_scipy(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     samples = simple("stock", [{"kib": 5}]) + simple("series", [{"kib": float("nan"), "stalls": 4}])
@@ -287,6 +362,29 @@ def test_report_orders_kernels(tmp_path: Path) -> None:
         report.kernel_order(tmp_path, "kswapd-scaling", samples)
 
 
-def test_points_that_are_no_numbers_lie_side_by_side() -> None:
-    assert report._places(["1", "16"]) == {"1": 1.0, "16": 16.0}
-    assert report._places(["read", "mmap"]) == {"read": 0.0, "mmap": 1.0}
+def test_points_that_are_no_numbers_are_bars(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bool, list[report.Line], Mapping[str, float] | None]] = []
+
+    def plot(
+        name: str, title: str, axis: str, kernels: Sequence[str], lines: list[report.Line], *rest: object, **words: bool
+    ) -> str:
+        seen.append((words["bars"], lines, rest[0]))  # type: ignore[arg-type]
+        return ""
+
+    monkeypatch.setattr(report, "plot", plot)
+    for points in (("1", "16"), ("read", "mmap")):
+        own = replace(scenario, points=points)
+        values: list[Mapping[str, float]] = [{"stalls": 1.0}, {"kib": 5.0}]
+        both = tuple(Point(x, one) for x, one in zip(points, values, strict=True))
+        samples = [replace(simple("stock", [{}])[0], points=both)]
+        report.metric_plots(own, tables.build(own, samples, ["stock"])[0])
+    assert seen[0][0] is False and seen[0][1][0].x == (16.0,)
+    # Only the point that has a value has a place.
+    assert seen[1] == (True, [report.Line("stock", (0.0,), (5.0,), (0.0,))], {"mmap": 0.0})
+
+
+def test_a_percentage_of_a_rate_is_no_rate(scenario: Scenario) -> None:
+    metric = replace(scenario.metrics[0], title="KiB/s spread % of mean")
+    own = replace(scenario, metrics=(metric,))
+    text = tables.render(own, simple("stock", [{"kib": 0.0}, {"kib": 30.0}]), ["stock"])
+    assert re.search(r"Amean +KiB/s spread % of mean 1 +more +15 ", text, re.MULTILINE)

@@ -56,10 +56,13 @@ drain_start() {
 	[ -z "$PROFILED" ] || { echo 0 >$TRACE/function_profile_enabled; echo 1 >$TRACE/function_profile_enabled; }
 }
 
-drain_stop() {
-	local point=$1 name
+drain_off() {
 	echo 0 >$INSTANCE/$DRAIN/enable
 	[ -z "$PROFILED" ] || echo 0 >$TRACE/function_profile_enabled
+}
+
+drain_figures() {
+	local point=$1 name
 	value "$point" drained_pages "$(awk '$1 == "entries:" || $1 == "overrun:" { sum += $2 }
 		END { printf "%.0f\n", sum }' $INSTANCE/per_cpu/cpu*/stats)"
 	for name in $PROFILED; do
@@ -83,13 +86,17 @@ measure_start() {
 }
 
 measure_stop() {
-	local point=$1 elapsed
-	elapsed=$(awk -v a="$START" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
-	echo "$CPU $(cpu_ticks)" | awk -v x="$point" -v s="$elapsed" -v hz="$(getconf CLK_TCK)" '{
+	local point=$1 elapsed end=$EPOCHREALTIME cpu
+	# All that counts is stopped or read before the CPUs get their full speed back.
+	drain_off
+	cpu=$(cpu_ticks)
+	vmstat_save after
+	fast
+	elapsed=$(awk -v a="$START" -v b="$end" 'BEGIN { printf "%.3f", b - a }')
+	echo "$CPU $cpu" | awk -v x="$point" -v s="$elapsed" -v hz="$(getconf CLK_TCK)" '{
 		printf "@value %s sys_cpu %.1f\n", x, 100 * ($3 - $1) / hz / s
 		printf "@value %s busy_cpu %.1f\n", x, 100 * ($4 - $2) / hz / s }'
-	vmstat_save after
-	drain_stop "$point"
+	drain_figures "$point"
 	# shellcheck disable=SC2086 # a list of names
 	value "$point" direct_reclaims "$(vmstat_delta $STALLS)"
 	value "$point" oom_kills "$(vmstat_delta oom_kill)"
@@ -117,6 +124,7 @@ run_storm() {
 	done
 	# What is left is full of clean page cache: reclaim is at work from the first file on.
 	dd if="$MNT/hole0" of=/dev/null bs=1M count="$KEEP_MIB" status=none
+	slow
 	measure_start
 	# Line by line, because the time ends it in the middle of an iteration.
 	timeout "$SECONDS_EACH" stdbuf -oL fs_mark "${dirs[@]}" -D 100 -L 100000 -n $files -S0 -s 0 \
@@ -219,7 +227,8 @@ sample_lists() {
 }
 
 run_innocents() {
-	local i readers=() sampler
+	local i readers=() sampler lists
+	slow
 	probe quiet_ $(((SECONDS_EACH + 2) / 3))
 	: >$LAB/lists
 	value innocents pcp_before "$(innocent_lists)"
@@ -233,8 +242,9 @@ run_innocents() {
 	probe "" "$SECONDS_EACH"
 	kill "$sampler"
 	wait "$sampler" 2>/dev/null
+	lists=$(innocent_lists)
 	measure_stop innocents
-	value innocents pcp_after "$(innocent_lists)"
+	value innocents pcp_after "$lists"
 	[ ! -s $LAB/lists ] || value innocents pcp_lowest "$(sort -n $LAB/lists | head -1)"
 	for i in "${readers[@]}"; do
 		kill "$i" 2>/dev/null || die "a reader of the victim's node ended too early: nothing was proved"
@@ -262,7 +272,6 @@ drain_setup
 case " $* " in
 *" innocents "*) innocents_setup ;;
 esac
-lab_ready
 for point; do
 	"run_$point"
 done

@@ -9,7 +9,7 @@ seconds=${SECONDS_EACH:-15}
 quick=${QUICK:-0}
 cpus=$(nproc)
 # Directories of 500 files each.
-if [ "$quick" = 1 ]; then dirs=24; else dirs=64; fi
+dirs=24
 held=0
 
 fail() {
@@ -116,17 +116,21 @@ spin_rate() {
 # One hog among tasks that only compute: what does it take from them, and do the reclaim threads take more?
 point_hog_bystanders() {
 	local alone beside short=$((seconds / 2 > 2 ? seconds / 2 : 2)) pids
+	slow
 	spins "$short" alone
 	finish "${bystanders[@]}"
+	fast
 	alone=$(spin_rate "$short" alone)
 	fill_cache
 	begin
+	slow
 	"$BIN/freewatch" "$seconds" 10 >$LAB/watch &
 	pids=($!)
 	"$BIN/readers" 1 "$seconds" fadvise /dev/nullb0 >$LAB/hog &
 	pids+=($!)
 	spins "$seconds" beside
 	finish "${bystanders[@]}" "${pids[@]}"
+	fast
 	beside=$(spin_rate "$seconds" beside)
 	value "$1" bystander_loops "$beside"
 	value "$1" bystander_percent "$(awk -v a="$alone" -v b="$beside" 'BEGIN { printf "%.1f\n", 100 * b / a }')"
@@ -140,6 +144,7 @@ point_small_task() {
 	local metric pids
 	fill_cache
 	begin
+	slow
 	"$BIN/freewatch" "$seconds" 10 >$LAB/watch &
 	pids=($!)
 	"$BIN/readers" 3 "$seconds" fadvise /dev/nullb1 /dev/nullb2 /dev/nullb3 >$LAB/hog &
@@ -147,6 +152,7 @@ point_small_task() {
 	"$BIN/latency" "$seconds" 10000 128 /tmp/ext4/block >$LAB/latency &
 	pids+=($!)
 	finish "${pids[@]}"
+	fast
 	for metric in faults fault_p50_us fault_p99_us fault_max_us reads read_p50_us read_p99_us read_max_us; do
 		measured "$1" "$metric" "$metric" latency
 	done
@@ -160,6 +166,7 @@ point_metadata() {
 	local pids
 	fill_cache
 	begin
+	slow
 	"$BIN/freewatch" "$seconds" 10 >$LAB/watch &
 	pids=($!)
 	"$BIN/readers" 2 "$seconds" fadvise /dev/nullb4 /dev/nullb5 >$LAB/hog &
@@ -167,6 +174,7 @@ point_metadata() {
 	"$BIN/walk" "$seconds" /tmp/ext4/tree >$LAB/walk &
 	pids+=($!)
 	finish "${pids[@]}"
+	fast
 	measured "$1" files_walked files walk
 	measured "$1" hog_kib kib hog
 	measured "$1" hog_cpu_ms cpu_ms hog
@@ -183,10 +191,12 @@ point_zram() {
 	{ mkswap /dev/zram0 >/dev/null && swapon /dev/zram0; } || fail "zram0 can not be swapped to"
 	kib=$(awk '/^MemAvailable:/ { print $2 + 64 * 1024 }' /proc/meminfo)
 	begin
+	slow
 	"$BIN/freewatch" 600 10 >$LAB/watch &
 	watch=$!
 	"$BIN/anon" $((cpus - 2)) "$kib" "$seconds" $watch >$LAB/anon || fail "anon failed"
 	finish $watch
+	fast
 	measured "$1" touches touches anon
 	measured "$1" touch_max_us max_us anon
 	measured "$1" fill_ms fill_ms anon
@@ -212,7 +222,6 @@ prepare() {
 }
 
 prepare
-lab_ready
 for point in "$@"; do
 	case $point in
 	hog-bystanders | small-task | metadata | zram) "point_${point//-/_}" "$point" ;;

@@ -7,7 +7,8 @@
 . bench/workloads/lib.sh
 
 seconds=${SECONDS_EACH:-15}
-warm=$((seconds * 4 / 5))
+# At full speed, to fill the memory.
+warm=4
 mode=${MODE:-fadvise}
 ticks_per_second=$(getconf CLK_TCK)
 
@@ -60,7 +61,9 @@ system_share() {
 
 stage_direct() {
 	local out
+	slow
 	out=$(READERS_WARM=1 $BIN/readers "$1" $((seconds / 5 + 1)) direct "${paths[@]}") || return 1
+	fast
 	value "$1" direct_rate "$(rate "$out")"
 }
 
@@ -70,7 +73,9 @@ stage_cached() {
 	settle
 	kib=$(awk '/^MemFree:/ { print int($2 / 2) }' /proc/meminfo)
 	vmstat_save before
+	slow
 	out=$(READERS_KIB=$kib $BIN/readers "$1" 1 once "${paths[@]}") || return 1
+	fast
 	vmstat_save after
 	if [ "$(vmstat_delta pgscan_kswapd pgscan_direct)" != 0 ]; then
 		echo "@note $1 readers: reclaim ran in the stage that should be without"
@@ -81,7 +86,14 @@ stage_cached() {
 stage_reclaim() {
 	local out ms node
 	settle
-	out=$(READERS_WARM=$warm READERS_DIR=$LAB READERS_TICKS=1 $BIN/readers "$1" "$seconds" "$mode" "${paths[@]}") || return 1
+	# Slow motion begins 2 s before the window does.
+	READERS_WARM=$((warm + 2)) READERS_DIR=$LAB READERS_TICKS=1 \
+		$BIN/readers "$1" "$seconds" "$mode" "${paths[@]}" >$LAB/reclaim &
+	sleep $warm
+	slow
+	wait $! || return 1
+	fast
+	out=$(<$LAB/reclaim)
 	ms=$(awk -F'[= ]' '/^kib=/ { print $4 }' <<<"$out")
 	value "$1" rate "$(rate "$out")"
 	value "$1" kib "$(awk -F'[= ]' '/^kib=/ { print $2 }' <<<"$out")"
@@ -104,7 +116,6 @@ stage_reclaim() {
 
 paths=()
 prepare
-lab_ready
 for readers in "$@"; do
 	if [ "${STAGES:-all}" = all ]; then
 		stage_direct "$readers" || exit 1

@@ -34,11 +34,16 @@ cpu_of() { awk '{ sub(/^.*\) /, ""); print $12 + $13 }' "/proc/$1/stat" 2>/dev/n
 # kswapds: the pids of all kswapd threads, helpers too.
 kswapds() { pgrep '^kswapd[0-9]' || true; }
 
-# Tell the host that the guest is up: from here on it runs in slow motion where the scenario wants that.
-lab_ready() {
-	echo "@ready"
-	sleep 2
+# From here on the guest runs in slow motion, where the scenario wants that; before and after what is measured it need
+# not. The host answers within milliseconds, and the pause lets the CPUs use up what they had left.
+slow() {
+	[ "${SLOW:-0}" = 1 ] || return 0
+	echo "@slow"
+	sleep 0.5
 }
+
+# At full speed again.
+fast() { [ "${SLOW:-0}" != 1 ] || echo "@fast"; }
 
 # Free what earlier points have left.
 settle() {

@@ -67,12 +67,14 @@ stop_server() {
 point_clients() {
 	local out last ticks
 	start_server
+	slow
 	# Let the scanner find the clients before anything counts.
 	"$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" 2 10 >/dev/null || fail "the load failed"
 	ticks=$(ticks_of "$server")
 	vmstat_save before
 	out=$("$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" "$seconds" 10) || fail "the load failed"
 	vmstat_save after
+	fast
 	value "$1" server_ticks $(($(ticks_of "$server") - ticks))
 	last=${out##*$'\n'}
 	measured "$1" ops hmean "$last"
@@ -103,8 +105,10 @@ point_huge_folios() {
 	echo 0 >/proc/sys/vm/compact_unevictable_allowed
 	mkdir -p /sys/fs/cgroup/huge-folios
 	last_node=$(printf '%s\n' /sys/devices/system/node/node[0-9]* | sed 's/.*node//' | sort -n | tail -n 1)
+	slow
 	out=$(HUGEFOLIOS_DIR=$LAB HUGEFOLIOS_CGROUP=/sys/fs/cgroup/huge-folios \
 		"$BIN/hugefolios" "$seconds" 0 "$last_node" 80 75) || fail "the huge pages could not be measured"
+	fast
 	echo "$out"
 	faults=${out#*hint_faults=}
 	faults=${faults%% *}
@@ -145,7 +149,6 @@ prepare() {
 }
 
 prepare "$@"
-lab_ready
 for point in "$@"; do
 	case $point in
 	clients-[1-9]*) point_clients "$point" "${point#clients-}" ;;

@@ -15,7 +15,7 @@ WANTED="folio_mark_accessed init_page_accessed touch_buffer folio_activate lru_a
 TENTH_MIB=$(awk '/^MemTotal:/ { print int($2 / 10240) }' /proc/meminfo)
 # Inodes lie 512 apart where the scan looks: each read-ahead of inode tables (32 blocks of 16) serves one look-up.
 STRIDE=512
-LOOKUPS=235
+LOOKUPS=80
 [ "${QUICK:-0}" != 1 ] || LOOKUPS=40
 
 die() {
@@ -94,6 +94,7 @@ run_writes() {
 	local point=$1 kind=$2
 	settle
 	vmstat_save before
+	slow
 	case $kind in
 	sync) write_loop conv=fsync ;;
 	async) write_loop ;;
@@ -103,6 +104,7 @@ run_writes() {
 		profile_stop "$point"
 		;;
 	esac
+	fast
 	vmstat_save after
 	if [ "$kind" = profile ]; then
 		# No times here: the profiler is part of them.
@@ -140,9 +142,11 @@ run_metadata() {
 	before=$(active_file)
 	read=$(kib_read "$device")
 	vmstat_save before
+	slow
 	profile_start
 	(cd "$TARGET/inodes" && seq 1 $STRIDE $((LOOKUPS * STRIDE)) | xargs stat -c %i >/dev/null) || die "stat failed"
 	profile_stop "$point"
+	fast
 	vmstat_save after
 	active=$(($(active_file) - before))
 	read=$(awk -v a="$read" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')
@@ -171,7 +175,6 @@ case " $* " in
 		echo "@note metadata: under MGLRU Active(file) is its two youngest generations, new folios too; compare the hits"
 	;;
 esac
-lab_ready
 for point; do
 	if [ "$point" = metadata ]; then
 		run_metadata "$point"

@@ -113,6 +113,7 @@ sample_efficiency() {
 }
 
 measure_start() {
+	slow
 	vmstat_save before
 	TICKS=$(kswapd_ticks)
 	WAIT=$(disk_wait)
@@ -126,6 +127,7 @@ measure_stop() {
 	local point=$1 scanned
 	ELAPSED=$(awk -v a="$START" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
 	vmstat_save after
+	fast
 	kill "$SAMPLER"
 	wait "$SAMPLER" 2>/dev/null
 	throttle_stop "$point"
@@ -255,7 +257,6 @@ throttle_setup
 echo "${DIRTY_RATIO:-40}" >/proc/sys/vm/dirty_ratio
 sync
 fill_cache
-lab_ready
 
 for point; do
 	swap=1

@@ -7,7 +7,7 @@ import argparse
 import json
 
 from lr import proc
-from lr.lab import kernels, runner, scenario, tables
+from lr.lab import estimate, kernels, nulltest, runner, sample, scenario, tables
 from lr.layout import Layout, here
 from lr.options import env, flag, number
 from lr.ui import Fail, Progress, clock, say
@@ -70,13 +70,25 @@ def main(argv: list[str]) -> int:
     digests = {what: kernels.digest(image) for what, image in images.items()}
     asked = runner.Options(pairs, quick, share, _variants(chosen, options.variant))
     todo = runner.jobs(chosen, columns, asked)
-    failed = runner.run(layout, todo, images, digests, asked)
+    left = runner.missing(layout, todo, digests, asked)
+    known = sample.read_all(layout.build / "bench")
+    costs = [estimate.cost(job, asked, known) for job in left]
+    if left:
+        say(estimate.report(left, costs))
+    failed = runner.run(layout, left, images, digests, asked, costs=[each.seconds for each in costs])
     labels = [column.label for column in columns]
+    same = nulltest.twins(columns)
+    null: list[tables.Comparison] = []
     for each in chosen:
         _remember_order(layout, each.name, labels)
         found = [one for job in todo if job.scenario is each and (one := runner.kept(layout, job, digests, asked))]
         say(tables.render(each, found, labels))
+        null += [one for one in tables.comparisons(each, found, labels) if one.kernel in same]
     say(f"bench: {len(todo) - len(failed)} of {len(todo)} samples, in {clock(whole.elapsed())}; raw in build/bench")
     for why in failed:
         say(f"FAILED {why}")
-    return 1 if failed else 0
+    verdict = nulltest.judge(null)
+    if same:
+        say(nulltest.render(verdict))
+    # One pair can not be tested, so a quick run of a kernel with itself has no verdict: that is no failure.
+    return 1 if failed or verdict.ghosts else 0

@@ -23,9 +23,11 @@ def notice(text: str) -> None:
 
 
 def clock(seconds: float) -> str:
-    """A duration as m:ss."""
+    """A duration as m:ss, from an hour on as h:mm:ss."""
     whole = int(seconds + 0.5)
-    return f"{whole // 60}:{whole % 60:02d}"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
 class Progress:

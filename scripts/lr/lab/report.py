@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lr.lab import stats, tables
-from lr.lab.sample import Sample, path_of, read
+from lr.lab.sample import Sample, path_of, read_all
 from lr.lab.scenario import Scenario, SeedTable, load_all
 from lr.layout import Layout, here
 from lr.ui import Fail, notice, say
@@ -34,6 +34,7 @@ h2 { border-top: 2px solid #ccc; padding-top: 1em; margin-top: 2em }
 table { border-collapse: collapse; margin: .6em 0 1.2em; font-variant-numeric: tabular-nums }
 caption { text-align: left; font-weight: bold; padding-bottom: .3em }
 th, td { padding: .12em .7em; border-bottom: 1px solid #e4e4e4; text-align: left; white-space: nowrap }
+th { white-space: normal; overflow-wrap: anywhere; max-width: 16em; vertical-align: bottom }
 .n { text-align: right }
 .better { color: #00633a; font-weight: bold }
 .worse { color: #b00020; font-weight: bold }
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> int:
 def write_page(layout: Layout) -> tuple[Path, int, int]:
     """Write the page; returns where it lies and how many scenarios and samples it shows."""
     folder = layout.build / "bench"
-    samples = read_samples(folder)
+    samples = read_all(folder)
     if not samples:
         raise Fail(f"there are no samples under {folder}; run `make bench` first")
     os.environ.setdefault("MPLCONFIGDIR", str(layout.build / "matplotlib"))
@@ -85,17 +86,6 @@ def write_page(layout: Layout) -> tuple[Path, int, int]:
     part.write_text(page(folder, shown))
     os.replace(part, path)
     return path, len(shown), sum(len(own) for _, own in shown)
-
-
-def read_samples(folder: Path) -> list[Sample]:
-    """All samples; one that can not be read is named."""
-    found = []
-    for path in sorted(folder.glob("*/*/*/*.json")):
-        try:
-            found.append(read(path))
-        except (ValueError, TypeError, KeyError, AttributeError) as exc:
-            raise Fail(f"{path} is no sample ({exc}); remove it, `make bench` measures it again") from exc
-    return found
 
 
 def kernel_order(folder: Path, scenario: str, samples: Iterable[Sample]) -> list[str]:
@@ -144,8 +134,8 @@ def _section(folder: Path, scenario: Scenario, samples: list[Sample]) -> str:
         plots = [*metric_plots(scenario, table), *series_plots(scenario, table, own)]
         if plots:
             parts.append('<div class="plots">' + "".join(f"<figure>{plot}</figure>" for plot in plots) + "</div>")
-            bars = "Bars are standard deviations. Values over time are those of the first pair."
-            parts.append(f'<p class="small">{bars}</p>')
+            words = "Whiskers are standard deviations. Values over time are those of the first pair."
+            parts.append(f'<p class="small">{words}</p>')
         parts.append(_sources(folder, table, own))
     parts += [_seed(scenario, table) for table in scenario.seed_tables]
     if notes := tables.notes_of(scenario, samples):
@@ -185,8 +175,13 @@ def _cell(row: tables.Row, cell: tables.Cell) -> str:
 
 
 def _seed(scenario: Scenario, table: SeedTable) -> str:
-    heads = "".join(f'<th class="n">{escape(column)}</th>' for column in table.columns)
-    rows = "".join("<tr>" + "".join(f'<td class="n">{escape(c)}</td>' for c in row) + "</tr>" for row in table.rows)
+    first, *others = table.columns or ("",)
+    heads = f"<th>{escape(first)}</th>" + "".join(f'<th class="n">{escape(column)}</th>' for column in others)
+    rows = "".join(
+        f"<tr><td>{escape(row[0])}</td>" + "".join(f'<td class="n">{escape(c)}</td>' for c in row[1:]) + "</tr>"
+        for row in table.rows
+        if row
+    )
     caption = escape(tables.seed_title(scenario, table))
     return f'<div class="wide"><table><caption>{caption}</caption><tr>{heads}</tr>{rows}</table></div>'
 
@@ -197,7 +192,7 @@ def _sources(folder: Path, table: tables.Table, samples: list[Sample]) -> str:
     for kernel in table.kernels:
         links = []
         for sample in (sample for sample in samples if sample.kernel == kernel):
-            path = path_of(Path(), sample.scenario, sample.variant, kernel, sample.pair)
+            path = path_of(Path(), sample.scenario, sample.variant, kernel, sample.pair, sample.quick)
             if (folder / path).exists():
                 links.append(f'<a href="{escape(quote(path.as_posix()))}">{sample.pair}</a>')
         if links:
@@ -206,13 +201,17 @@ def _sources(folder: Path, table: tables.Table, samples: list[Sample]) -> str:
 
 
 def metric_plots(scenario: Scenario, table: tables.Table) -> list[str]:
-    """A plot for each metric that asks for one: its means against the axis, a line a kernel."""
-    places = _places(table.points)
+    """A plot for each metric that asks for one: its means against the axis, a line a kernel.
+
+    Points that are no numbers have nothing between them: those are bars, and only where the metric was measured.
+    """
     found = []
     for metric in scenario.metrics:
         if not metric.plot:
             continue
         rows = [row for row in table.rows if row.name == metric.name]
+        numbers = _numbers(table.points)
+        places = numbers or {row.x: float(spot) for spot, row in enumerate(rows)}
         lines = []
         for column, kernel in enumerate(table.kernels):
             spots = [(places[row.x], row.cells[column]) for row in rows]
@@ -222,7 +221,7 @@ def metric_plots(scenario: Scenario, table: tables.Table) -> list[str]:
                 lines.append(Line(kernel, x, y, tuple(0.0 if one is None else one for one in spread)))
         if lines:
             name = f"{scenario.name}-{table.variant}-{metric.name}"
-            found.append(plot(name, metric.title, scenario.axis, table.kernels, lines, places))
+            found.append(plot(name, metric.title, scenario.axis, table.kernels, lines, places, bars=numbers is None))
     return found
 
 
@@ -241,20 +240,18 @@ def series_plots(scenario: Scenario, table: tables.Table, samples: Iterable[Samp
         drawn = [found[name, x][kernel] for kernel in table.kernels if kernel in found[name, x]]
         if drawn:
             label = f"{scenario.name}-{table.variant}-{name}-{x}"
-            title = f"{name}, {scenario.axis} {x}"
+            title = f"{name.replace('_', ' ')}, {scenario.axis} {x}"
             plots.append(plot(label, title, "seconds", table.kernels, drawn, size=(3.6, 2.4)))
     return plots
 
 
-def _places(points: Sequence[str]) -> dict[str, float]:
-    """Where points lie on the axis: at their value if all are numbers, else side by side."""
+def _numbers(points: Sequence[str]) -> dict[str, float] | None:
+    """Where points lie on the axis if all of them are numbers."""
     try:
         places = {x: float(x) for x in points}
-        if all(map(math.isfinite, places.values())):
-            return places
     except ValueError:
-        pass
-    return {x: float(spot) for spot, x in enumerate(points)}
+        return None
+    return places if all(map(math.isfinite, places.values())) else None
 
 
 def plot(
@@ -265,22 +262,35 @@ def plot(
     lines: Sequence[Line],
     ticks: Mapping[str, float] | None = None,
     size: tuple[float, float] = (5.4, 3.4),
+    bars: bool = False,
 ) -> str:
-    """A line plot as an SVG element; name, unique in the page, keeps its ids apart from other plots'."""
+    """A plot of lines or bars as an SVG element; name, unique in the page, keeps its ids apart from other plots'."""
     matplotlib, figure_of = _matplotlib()
     with matplotlib.rc_context({**_PLOT, "svg.hashsalt": name}):
         figure = figure_of(figsize=size, layout="constrained")
         axes = figure.add_subplot()
-        for line in lines:
+        for number, line in enumerate(lines):
             colour = _COLOURS[kernels.index(line.kernel) % len(_COLOURS)]
-            bars = line.spread if any(line.spread) else None
+            spread = line.spread if any(line.spread) else None
             # A name that begins with _ would be left out of the legend.
             label = line.kernel.lstrip("_") or "?"
-            axes.errorbar(line.x, line.y, yerr=bars, color=colour, label=label, marker="o", ms=3, lw=1.3, capsize=2)
+            if bars:
+                width = 0.8 / len(lines)
+                x = [spot + (number + 0.5) * width - 0.4 for spot in line.x]
+                axes.bar(x, line.y, width * 0.95, yerr=spread, color=colour, ecolor="#777777", label=label, capsize=2)
+            else:
+                axes.errorbar(
+                    line.x, line.y, yerr=spread, color=colour, label=label, marker="o", ms=3, lw=1.3, capsize=2
+                )
         axes.set_title(title)
         axes.set_xlabel(axis)
         if ticks:
             axes.set_xticks(list(ticks.values()), list(ticks))
+            if bars:
+                # One bar alone would be a wall.
+                room = 0.6 if len(ticks) > 1 else 1.2
+                axes.set_xlim(-room, len(ticks) - 1 + room)
+                axes.set_axisbelow(True)
         if min(y for line in lines for y in line.y) >= 0:
             axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25)

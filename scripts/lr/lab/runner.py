@@ -55,8 +55,10 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
     for scenario in scenarios:
         wanted = options.variants or tuple(v.name for v in scenario.variants if v.quick or not options.quick)
         variants = [each for each in scenario.variants if each.name in wanted]
-        for pair in range(1, options.pairs + 1):
-            found += [Job(scenario, variant, kernel, pair) for variant in variants for kernel in kernels]
+        once = scenario.once and len(scenarios) > 1
+        for pair in range(1, 2 if once else options.pairs + 1):
+            columns = kernels[:1] if once else kernels
+            found += [Job(scenario, variant, kernel, pair) for variant in variants for kernel in columns]
     return found
 
 
@@ -66,6 +68,16 @@ def points_of(scenario: Scenario, variant: Variant, quick: bool) -> tuple[str, .
     points = scenario.quick_points if quick else tuple(own.split()) if own else scenario.points
     only = variant.env.get("ONLY")
     return tuple(point for point in points if point in only.split()) if only else points
+
+
+def seconds_each(scenario: Scenario, quick: bool) -> int:
+    """How long a point is measured."""
+    return scenario.quick_seconds if quick else scenario.seconds
+
+
+def share_of(job: Job, options: Options) -> int:
+    """What each vCPU gets of a host CPU while it is measured, in percent; 0: as much as there is."""
+    return job.variant.machine.share if options.share is None else options.share
 
 
 def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str:
@@ -84,12 +96,12 @@ def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str
 
 def command_of(job: Job, options: Options) -> str:
     """What runs in the guest."""
-    seconds = job.scenario.quick_seconds if options.quick else job.scenario.seconds
     words = {
         **job.variant.env,
         "LRU_GEN": "1" if job.variant.lru_gen else "0",
         "QUICK": "1" if options.quick else "0",
-        "SECONDS_EACH": str(seconds),
+        "SLOW": "1" if share_of(job, options) else "0",
+        "SECONDS_EACH": str(seconds_each(job.scenario, options.quick)),
         "SETTINGS": " ".join(job.kernel.settings),
     }
     environment = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
@@ -98,7 +110,7 @@ def command_of(job: Job, options: Options) -> str:
 
 
 class _Throttle:
-    """Puts a guest into slow motion when it says that it is ready; keeps what went wrong for the main thread."""
+    """Puts a guest into slow motion and out of it when it says so; keeps what went wrong for the main thread."""
 
     def __init__(self, shares: Shares | None, share: int, cpus: int) -> None:
         self.shares, self.share, self.cpus = shares, share, cpus
@@ -110,10 +122,14 @@ class _Throttle:
         self.session = session
 
     def line(self, text: str) -> None:
-        if text.strip() != "@ready" or self.shares is None or self.applied:
+        word = text.strip()
+        if word not in ("@slow", "@fast") or self.shares is None or self.problem is not None:
             return
-        self.applied = True
         try:
+            if word == "@fast" or self.applied:
+                self.shares.set(self.share if word == "@slow" else None)
+                return
+            self.applied = True
             pids = session_processes(self.session)
             threads = vcpu_threads(pids)
             if len(threads) != self.cpus:
@@ -126,7 +142,7 @@ class _Throttle:
 def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: str) -> Sample:
     """One sample: boot, run, read. Fails when the guest did, or printed nothing that the scenario wants."""
     machine = job.variant.machine
-    share = machine.share if options.share is None else options.share
+    share = share_of(job, options)
     spec = Spec(
         image,
         cpus=machine.cpus,
@@ -152,7 +168,7 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
         raise Fail(f"{job.label}: {why}\n  {tail}")
     if share and not throttle.applied:
-        raise Fail(f"{job.label}: the workload never said @ready, so it did not run in slow motion")
+        raise Fail(f"{job.label}: the workload never said @slow, so it did not run in slow motion")
     points, notes = samples.read_points(outcome.output)
     wanted = set(points_of(job.scenario, job.variant, options.quick))
     missing = wanted - {point.x for point in points}
@@ -169,17 +185,27 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         seconds=round(outcome.seconds, 1),
         points=points,
         notes=(*notes, *findings),
+        quick=options.quick,
+        seconds_each=seconds_each(job.scenario, options.quick),
     )
 
 
 def kept(layout: Layout, job: Job, digests: Mapping[str, str], options: Options) -> Sample | None:
     """This job's sample, if it has been taken already, of the same kernel and workload."""
-    name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair)
+    name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair, options.quick)
     path = samples.path_of(layout.build / "bench", *name)
     if not path.exists():
         return None
     found = samples.read(path)
     return found if found.digest == digest(layout, job, digests[job.kernel.what], options) else None
+
+
+def missing(layout: Layout, todo: Sequence[Job], digests: Mapping[str, str], options: Options) -> list[Job]:
+    """The samples that are still to be taken."""
+    left = [job for job in todo if kept(layout, job, digests, options) is None]
+    if len(left) < len(todo):
+        notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in build/bench")
+    return left
 
 
 def run(
@@ -189,20 +215,25 @@ def run(
     digests: dict[str, str],
     options: Options,
     one: Callable[[Layout, Job, Path, Options, str], Sample] = take,
+    costs: Sequence[float] = (),
 ) -> list[str]:
-    """Take every sample that is not kept; returns what failed. One that fails does not stop the others."""
+    """Take these samples; returns what failed. One that fails does not stop the others.
+
+    costs, the seconds that each sample may take, make the time left better known than their number does.
+    """
     folder = layout.build / "bench"
     failed: list[str] = []
-    left = [job for job in todo if kept(layout, job, digests, options) is None]
-    if len(left) < len(todo):
-        notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in build/bench")
-    with Progress("bench", len(left)) as progress:
-        for number, job in enumerate(left):
-            progress.update(number, job.label)
+    costs = costs or [1.0] * len(todo)
+    done = 0.0
+    # In tenths of a second: the progress line counts whole numbers.
+    with Progress("bench", int(sum(costs) * 10)) as progress:
+        for job, price in zip(todo, costs, strict=True):
+            progress.update(int(done * 10), job.label)
             try:
                 samples.write(folder, one(layout, job, images[job.kernel.what], options, digests[job.kernel.what]))
             except Fail as exc:
                 failed.append(str(exc))
                 notice(str(exc))
-            progress.update(number + 1, job.label)
+            done += price
+            progress.update(int(done * 10), job.label)
     return failed

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Raw samples: what one boot of a guest measured, as JSON under build/bench/SCENARIO/VARIANT/KERNEL/PAIR.json."""
+"""Raw samples: what one boot of a guest measured, as JSON under build/bench/SCENARIO/VARIANT/KERNEL/PAIR.json.
+
+Those of quick runs are quick-PAIR.json: a look at something must not cost a long run its samples.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from lr.ui import Fail
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of one scenario on one kernel. digest says what it depends on: image, scenario, workload, options."""
+    """One run of one scenario on one kernel. digest says what it depends on: image, scenario, workload, options.
+
+    seconds is what the boot took, seconds_each how long it measured at each point (0: recorded before that was kept).
+    """
 
     scenario: str
     variant: str
@@ -33,6 +41,8 @@ class Sample:
     seconds: float
     points: tuple[Point, ...]
     notes: tuple[str, ...] = ()
+    quick: bool = False
+    seconds_each: int = 0
 
 
 def read_points(output: str) -> tuple[tuple[Point, ...], tuple[str, ...]]:
@@ -61,14 +71,14 @@ def read_points(output: str) -> tuple[tuple[Point, ...], tuple[str, ...]]:
     return tuple(points), tuple(notes)
 
 
-def path_of(folder: Path, scenario: str, variant: str, kernel: str, pair: int) -> Path:
+def path_of(folder: Path, scenario: str, variant: str, kernel: str, pair: int, quick: bool = False) -> Path:
     """Where a sample lies; a kernel's settings become part of its folder's name."""
-    return folder / scenario / variant / kernel.replace("/", "_") / f"{pair}.json"
+    return folder / scenario / variant / kernel.replace("/", "_") / f"{'quick-' if quick else ''}{pair}.json"
 
 
 def write(folder: Path, sample: Sample) -> Path:
     """Keep a sample; whole or not at all."""
-    path = path_of(folder, sample.scenario, sample.variant, sample.kernel, sample.pair)
+    path = path_of(folder, sample.scenario, sample.variant, sample.kernel, sample.pair, sample.quick)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(asdict(sample), indent=1, sort_keys=True) + "\n")
@@ -87,6 +97,11 @@ def read(path: Path) -> Sample:
 
 
 def read_all(folder: Path, scenario: str | None = None) -> list[Sample]:
-    """All kept samples, of one scenario or of all, in the order of their paths."""
-    paths: Iterable[Path] = folder.glob(f"{scenario or '*'}/*/*/*.json")
-    return [read(path) for path in sorted(paths)]
+    """All kept samples, of one scenario or of all, in the order of their paths; one that can not be read is named."""
+    found = []
+    for path in sorted(folder.glob(f"{scenario or '*'}/*/*/*.json")):
+        try:
+            found.append(read(path))
+        except (ValueError, TypeError, KeyError, AttributeError) as exc:
+            raise Fail(f"{path} is no sample ({exc}); remove it, `make bench` measures it again") from exc
+    return found

@@ -73,7 +73,11 @@ class SeedTable:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario; points are what the axis runs over, all of them in one boot of the guest."""
+    """One scenario; points are what the axis runs over, all of them in one boot of the guest.
+
+    beside is what a point takes beyond its seconds, for estimates of boots that were never timed. once: it says
+    something about the lab and nothing about kernels, so that a run of several scenarios takes one sample of it.
+    """
 
     name: str
     title: str
@@ -93,6 +97,8 @@ class Scenario:
     vmstat: tuple[str, ...] = ()
     seed_tables: tuple[SeedTable, ...] = ()
     timeout: int = 900
+    beside: int = 5
+    once: bool = False
 
 
 def _take(where: str, kind: type[Any], table: Mapping[str, Any]) -> Any:

@@ -18,6 +18,7 @@ from lr.ui import Fail
 _PERIOD_US = 20000
 _VCPU = re.compile(r"CPU ([0-9]+)/(?:TCG|KVM)$")
 _PREFIX = "reclaim-lab-"
+_HEAVIEST = {"v1": "262144", "v2": "10000"}
 # The controllers that v2 lets control threads.
 _THREADED = frozenset({"cpu", "cpuset", "perf_event", "pids"})
 # What QEMU's other threads and the host itself need.
@@ -110,9 +111,12 @@ class Shares:
         self.version = version
         self.home = home
         self.name = name
+        # The folder that holds the vCPUs' folders, as soon as there is one.
+        self.top = home / name
         # Where the search for a place ends.
         self.mount = mount or home
         self.made: list[Path] = []
+        self.vcpus: list[Path] = []
         # The cgroup to which we handed down the controller.
         self.lent: Path | None = None
 
@@ -125,9 +129,11 @@ class Shares:
         return path
 
     def apply(self, pids: list[int], threads: list[int], share: int) -> None:
-        """Give each thread its share, in percent of one CPU."""
-        quota = _PERIOD_US * share // 100
-        top = self._domain(pids) if self.version == "v2" else self._make(self.home / self.name)
+        """Give each thread a cgroup of its own, with its share, in percent of one CPU."""
+        top = self.top = self._domain(pids) if self.version == "v2" else self._make(self.home / self.name)
+        # Shares are what a vCPU gets at most. Against the host's other tasks all vCPUs together would weigh as much as
+        # one of them: on a busy host many would get less than few. The shares leave room for others, so weigh the most.
+        _write(top / ("cpu.weight" if self.version == "v2" else "cpu.shares"), _HEAVIEST[self.version])
         for number, thread in enumerate(threads):
             folder = self._make(top / f"cpu{number}")
             if self.version == "v2":
@@ -135,12 +141,21 @@ class Shares:
                 _write(folder / "cgroup.type", "threaded")
                 if number == 0:
                     _write(top / "cgroup.subtree_control", "+cpu")
-                _write(folder / "cpu.max", f"{quota} {_PERIOD_US}")
                 _write(folder / "cgroup.threads", str(thread))
             else:
                 _write(folder / "cpu.cfs_period_us", str(_PERIOD_US))
-                _write(folder / "cpu.cfs_quota_us", str(quota))
                 _write(folder / "tasks", str(thread))
+            self.vcpus.append(folder)
+        self.set(share)
+
+    def set(self, share: int | None) -> None:
+        """Change all the shares; None: as much as there is."""
+        quota = None if share is None else _PERIOD_US * share // 100
+        for folder in self.vcpus:
+            if self.version == "v2":
+                _write(folder / "cpu.max", f"{'max' if quota is None else quota} {_PERIOD_US}")
+            else:
+                _write(folder / "cpu.cfs_quota_us", str(-1 if quota is None else quota))
 
     def _domain(self, pids: list[int]) -> Path:
         """v2: the cgroup below which the vCPUs' cgroups go."""

@@ -92,6 +92,7 @@ class Table:
 class Comparison:
     """One kernel against the first, in one metric at one point; p is before and corrected after Holm's correction."""
 
+    scenario: str
     variant: str
     metric: str
     x: str
@@ -106,6 +107,7 @@ def current(samples: Iterable[Sample]) -> tuple[list[Sample], list[str]]:
     """The samples that may be averaged, and notes about those left out.
 
     A kernel's samples of one variant that differ in digest were made by different code or options; the newest count.
+    Quick ones count only where there are no others.
     """
     kept: list[Sample] = []
     notes: list[str] = []
@@ -113,10 +115,13 @@ def current(samples: Iterable[Sample]) -> tuple[list[Sample], list[str]]:
     for sample in samples:
         groups.setdefault((sample.scenario, sample.variant, sample.kernel), []).append(sample)
     for (_, variant, kernel), group in groups.items():
-        last = max(group, key=lambda sample: sample.started).digest
-        fresh = [sample for sample in group if sample.digest == last]
+        full = [sample for sample in group if not sample.quick] or group
+        last = max(full, key=lambda sample: sample.started).digest
+        fresh = [sample for sample in full if sample.digest == last]
         kept += sorted(fresh, key=lambda sample: sample.pair)
-        if old := len(group) - len(fresh):
+        if looks := len(group) - len(full):
+            notes.append(f"{variant}, {kernel}: {looks} samples of quick runs are left out")
+        if old := len(full) - len(fresh):
             notes.append(f"{variant}, {kernel}: {old} older samples, made by other code or options, are left out")
     return kept, notes
 
@@ -134,12 +139,22 @@ def build(scenario: Scenario, samples: Iterable[Sample], kernels: Sequence[str])
 
 
 def comparisons(scenario: Scenario, samples: Iterable[Sample], kernels: Sequence[str]) -> list[Comparison]:
-    """Every comparison that the tables make. The correction is for one table: for a claim over several, correct again.
+    """Every comparison that the tables make. The correction is for one table: nulltest.py corrects over all of them.
 
     The vmstat figures explain the metrics and are not tested.
     """
     return [
-        Comparison(table.variant, row.name, row.x, kernel, cell.percent, cell.p, cell.corrected, row.verdict(cell))
+        Comparison(
+            scenario.name,
+            table.variant,
+            row.name,
+            row.x,
+            kernel,
+            cell.percent,
+            cell.p,
+            cell.corrected,
+            row.verdict(cell),
+        )
         for table in build(scenario, samples, kernels)
         for row in table.rows
         for kernel, cell in zip(table.kernels[1:], row.cells[1:], strict=True)
@@ -247,8 +262,8 @@ def _table(
 
 
 def _metric_row(metric: Metric, x: str, columns: list[list[Sample]]) -> Row:
-    # Rates are averaged like mmtests does: time is what adds up.
-    rate = "/s" in metric.title
+    # Rates are averaged like mmtests does: time is what adds up. A percentage of a rate is none.
+    rate = "/s" in metric.title and "%" not in metric.title
     mean = stats.harmonic_mean if rate else stats.mean
     cells = _cells(columns, x, lambda point: point.values.get(metric.name), mean, metric.better)
     base, others = cells[0], cells[1:]

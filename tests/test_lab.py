@@ -118,8 +118,9 @@ def test_kernels_alternate_and_pairs_are_complete() -> None:
 def test_what_says_nothing_about_kernels_runs_once() -> None:
     once = replace(one_scenario(), name="lab", once=True)
     columns = kernels.parse("stock series")
-    together = runner.jobs([once, one_scenario()], columns, Options(2, False))
+    together = runner.jobs([one_scenario(), once], columns, Options(2, False))
     assert [job.label for job in together if job.scenario is once] == ["lab a, stock, pair 1", "lab b, stock, pair 1"]
+    assert together[0].scenario is once
     assert len(runner.jobs([once], columns, Options(2, False))) == 8
 
 

@@ -20,24 +20,26 @@ from lr.lab.tables import Comparison
 
 @dataclass(frozen=True)
 class Verdict:
-    """tested comparisons; low of them have p < ALPHA uncorrected; marked are starred in their tables; ghosts are what
-    remains after the correction for the whole run, and fail the test."""
+    """What was tested; what of it is starred in its table; ghosts are what remains when corrected for the whole run."""
 
-    compared: int
-    tested: int
-    low: int
-    marked: int
+    tested: tuple[Comparison, ...]
+    marked: tuple[Comparison, ...]
     ghosts: tuple[Comparison, ...]
 
     @property
+    def low(self) -> int:
+        """How many p are below ALPHA before any correction."""
+        return sum(each.p is not None and each.p < stats.ALPHA for each in self.tested)
+
+    @property
     def expected(self) -> float:
-        """How many p below ALPHA chance alone makes."""
-        return self.tested * stats.ALPHA
+        """How many chance alone makes."""
+        return len(self.tested) * stats.ALPHA
 
     @property
     def holds(self) -> bool:
         """Nothing differs; with nothing tested nothing is known, and that is no success."""
-        return self.tested > 0 and not self.ghosts
+        return bool(self.tested) and not self.ghosts
 
 
 def twins(kernels: Sequence[Kernel]) -> set[str]:
@@ -49,35 +51,40 @@ def twins(kernels: Sequence[Kernel]) -> set[str]:
 def judge(comparisons: Iterable[Comparison]) -> Verdict:
     """The verdict on comparisons of a kernel with itself, of all tables that are judged together."""
     found = list(comparisons)
-    tested = [each for each in found if each.p is not None]
-    again = stats.holm([each.p for each in tested])
+    tested = tuple(each for each in found if each.p is not None)
+    corrected = stats.holm([each.p for each in tested])
     ghosts = [
-        replace(each, corrected=p) for each, p in zip(tested, again, strict=True) if p is not None and p < stats.ALPHA
+        replace(each, corrected=p)
+        for each, p in zip(tested, corrected, strict=True)
+        if p is not None and p < stats.ALPHA
     ]
-    return Verdict(
-        compared=len(found),
-        tested=len(tested),
-        low=sum(each.p < stats.ALPHA for each in tested if each.p is not None),
-        marked=sum(each.verdict != "" for each in found),
-        ghosts=tuple(ghosts),
-    )
+    return Verdict(tested, tuple(each for each in found if each.verdict), tuple(ghosts))
 
 
 def render(verdict: Verdict) -> str:
-    """The verdict in words."""
+    """The verdict in words: the whole run, its scenarios, and the comparisons that are marked or worse."""
     if not verdict.tested:
-        return (
-            f"null test: no verdict: none of {verdict.compared} comparisons can be tested; two pairs at least, better 5"
-        )
-    # Were they independent; metrics of one run are not, so the number may lie further off.
-    spread = math.sqrt(verdict.tested * stats.ALPHA * (1 - stats.ALPHA))
+        return "null test: no verdict, nothing could be tested: it needs two pairs at least, better five"
     lines = [
-        f"null test {'holds' if verdict.holds else 'FAILED'}: of {verdict.tested} comparisons of a kernel with itself "
-        f"{verdict.low} have p < {stats.ALPHA:g} (chance alone: about {verdict.expected:.0f} +- {spread:.0f}), "
-        f"{verdict.marked} are marked in their tables, {len(verdict.ghosts)} remain when corrected over all"
+        f"null test {'holds' if verdict.holds else 'FAILED'}: {_counts(verdict)}, "
+        f"{len(verdict.ghosts)} remain when corrected over all tables"
     ]
-    for each in verdict.ghosts:
-        lines.append(
-            f"  {each.scenario} {each.variant}: {each.metric}, {each.x}: p {each.p:.2g}, corrected {each.corrected:.2g}"
+    for name in dict.fromkeys(each.scenario for each in verdict.tested):
+        tested, marked = (
+            tuple(each for each in part if each.scenario == name) for part in (verdict.tested, verdict.marked)
         )
+        lines.append(f"  {name}: {_counts(Verdict(tested, marked, ()))}")
+    for word, part in (("marked", verdict.marked), ("remains", verdict.ghosts)):
+        for each in part:
+            p = f"p {each.p:.2g}, corrected {each.corrected:.2g}"
+            lines.append(f"  {word}: {each.scenario} {each.variant}, {each.kernel}: {each.metric}, {each.x}: {p}")
     return "\n".join(lines)
+
+
+def _counts(verdict: Verdict) -> str:
+    # Were they independent; metrics of one boot are not, so the number may well lie further off.
+    spread = math.sqrt(verdict.expected * (1 - stats.ALPHA))
+    return (
+        f"of {len(verdict.tested)} comparisons {verdict.low} have p < {stats.ALPHA:g} "
+        f"(by chance about {verdict.expected:.1f} +- {spread:.1f}), {len(verdict.marked)} are marked"
+    )

@@ -50,9 +50,12 @@ class Job:
 
 
 def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Options) -> list[Job]:
-    """In the order of running: kernels alternate, and a pair is complete before the next one begins."""
+    """In the order of running: kernels alternate, and a pair is complete before the next one begins.
+
+    What checks the lab itself comes first.
+    """
     found = []
-    for scenario in scenarios:
+    for scenario in sorted(scenarios, key=lambda each: not each.once):
         wanted = options.variants or tuple(v.name for v in scenario.variants if v.quick or not options.quick)
         variants = [each for each in scenario.variants if each.name in wanted]
         once = scenario.once and len(scenarios) > 1

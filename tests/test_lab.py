@@ -296,9 +296,29 @@ def test_a_throttled_disk_is_one_for_qemu(tmp_path: Path) -> None:
 
 
 def test_slow_motion_refuses_more_than_the_host_has() -> None:
-    slowmotion.check_share(8, 20, 2)
+    slowmotion.check_share(8, 20, 200)
     with pytest.raises(Fail, match=r"Use share = 11 or less"):
-        slowmotion.check_share(16, 20, 2)
+        slowmotion.check_share(16, 20, 200)
+    with pytest.raises(Fail, match=r"gives 150%: .*\nUse share = 16 or less"):
+        slowmotion.check_share(8, 20, 150)
+
+
+def test_what_the_host_gives_us(tmp_path: Path) -> None:
+    """A container may be limited to less than its CPUs."""
+    cpus = 100 * len(os.sched_getaffinity(0))
+    root = cgroup(tmp_path / "cg")
+    home = cgroup(root / "box", "domain")
+    shares = slowmotion.Shares("v2", home, "lab", root)
+    assert shares.host() == cpus
+    (root / "cpu.max").write_text("max 100000\n")
+    (home / "cpu.max").write_text("50000 100000\n")
+    assert shares.host() == 50
+    old = slowmotion.Shares("v1", tmp_path, "lab")
+    (tmp_path / "cpu.cfs_period_us").write_text("100000\n")
+    (tmp_path / "cpu.cfs_quota_us").write_text("-1\n")
+    assert old.host() == cpus
+    (tmp_path / "cpu.cfs_quota_us").write_text("75000\n")
+    assert old.host() == 75
 
 
 def test_vcpu_threads_in_order(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -159,8 +158,8 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
     with ExitStack() as stack:
         shares = None
         if share:
-            check_share(machine.cpus, share, len(os.sched_getaffinity(0)))
             shares = stack.enter_context(slow_motion(job.scenario.name))
+            check_share(machine.cpus, share, shares.host())
         throttle = _Throttle(shares, share, machine.cpus)
         started = time.strftime("%Y-%m-%dT%H:%M:%S")
         outcome = guest.run(layout, spec, command_of(job, options), throttle.line, throttle.started)

@@ -25,12 +25,12 @@ _THREADED = frozenset({"cpu", "cpuset", "perf_event", "pids"})
 _SPARE = 15
 
 
-def check_share(cpus: int, share: int, host_cpus: int) -> None:
-    """Fail if the guest's processors together would want more than the host has."""
-    if cpus * share > 100 * host_cpus - _SPARE:
-        most = (100 * host_cpus - _SPARE) // cpus
+def check_share(cpus: int, share: int, host: float) -> None:
+    """Fail if the guest's processors together would want more than the host has, in percent of a CPU."""
+    if cpus * share > host - _SPARE:
+        most = max(0, int(host - _SPARE)) // cpus
         raise Fail(
-            f"{cpus} vCPUs at {share}% want {cpus * share}% of a host of {host_cpus} CPUs: too much to be parallel.\n"
+            f"{cpus} vCPUs at {share}% want {cpus * share}% where the host gives {host:.0f}%: too much to be parallel.\n"
             f"Use share = {most} or less, or fewer vCPUs."
         )
 
@@ -184,6 +184,19 @@ class Shares:
             if not each.is_relative_to(self.mount):
                 return
             yield each
+
+    def host(self) -> float:
+        """What the host gives us, in percent of a CPU: the CPUs we may use, or less if a cgroup limits us to that."""
+        limits = [100.0 * len(os.sched_getaffinity(0))]
+        for place in self.places():
+            if self.version == "v2":
+                words = _words(place / "cpu.max")
+            else:
+                words = _words(place / "cpu.cfs_quota_us") + _words(place / "cpu.cfs_period_us")
+            # No limit is "max", or -1.
+            if len(words) == 2 and words[0].isdigit():
+                limits.append(100 * int(words[0]) / int(words[1]))
+        return min(limits)
 
     def _lend(self, place: Path) -> None:
         """Hand the cpu controller down to the place's children, if that has not been done."""

@@ -34,7 +34,8 @@ h2 { border-top: 2px solid #ccc; padding-top: 1em; margin-top: 2em }
 table { border-collapse: collapse; margin: .6em 0 1.2em; font-variant-numeric: tabular-nums }
 caption { text-align: left; font-weight: bold; padding-bottom: .3em }
 th, td { padding: .12em .7em; border-bottom: 1px solid #e4e4e4; text-align: left; white-space: nowrap }
-th { white-space: normal; overflow-wrap: anywhere; max-width: 16em; vertical-align: bottom }
+th { vertical-align: bottom }
+.k { white-space: normal }
 .n { text-align: right }
 .better { color: #00633a; font-weight: bold }
 .worse { color: #b00020; font-weight: bold }
@@ -144,7 +145,9 @@ def _section(folder: Path, scenario: Scenario, samples: list[Sample]) -> str:
 
 
 def _table(axis: str, table: tables.Table, rows: Sequence[tables.Row], caption: str) -> str:
-    heads = "".join(f'<th class="n" colspan="2">{escape(kernel)}</th>' for kernel in table.kernels)
+    # Long names break where their parts end.
+    names = [re.sub(r"([:,])", r"\1<wbr>", escape(kernel)) for kernel in table.kernels]
+    heads = "".join(f'<th class="n k" colspan="2">{name}</th>' for name in names)
     pairs = "".join(f'<td class="n">{count}</td><td></td>' for count in table.pairs)
     lines = [
         f'<div class="wide"><table><caption>{escape(caption)}</caption>',
@@ -267,7 +270,8 @@ def plot(
     """A plot of lines or bars as an SVG element; name, unique in the page, keeps its ids apart from other plots'."""
     matplotlib, figure_of = _matplotlib()
     with matplotlib.rc_context({**_PLOT, "svg.hashsalt": name}):
-        figure = figure_of(figsize=size, layout="constrained")
+        # The legend stands below, where it hides nothing.
+        figure = figure_of(figsize=(size[0], size[1] + 0.17 * len(lines)), layout="constrained")
         axes = figure.add_subplot()
         for number, line in enumerate(lines):
             colour = _COLOURS[kernels.index(line.kernel) % len(_COLOURS)]
@@ -292,9 +296,10 @@ def plot(
                 axes.set_xlim(-room, len(ticks) - 1 + room)
                 axes.set_axisbelow(True)
         if min(y for line in lines for y in line.y) >= 0:
-            axes.set_ylim(bottom=0)
+            # From nothing, with some room above what is level.
+            axes.set_ylim(0, max(axes.get_ylim()[1], 1.06 * max(y for line in lines for y in line.y)))
         axes.grid(alpha=0.25)
-        axes.legend(fontsize=8)
+        figure.legend(loc="outside lower center", fontsize=8, frameon=False)
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     return _inline(drawn.getvalue(), re.sub(r"[^A-Za-z0-9]+", "-", name), title)

@@ -365,11 +365,16 @@ def cgroup(path: Path, kind: str = "", controllers: str = "cpu memory", handed: 
 
 
 def test_shares_in_version_1(tmp_path: Path) -> None:
-    slowmotion.Shares("v1", tmp_path, "lab").apply([1], [2, 3], 20)
+    shares = slowmotion.Shares("v1", tmp_path, "lab")
+    shares.apply([1], [2, 3], 20)
     second = tmp_path / "lab" / "cpu1"
     assert (second / "cpu.cfs_quota_us").read_text() == "4000"
     assert (second / "tasks").read_text() == "3"
+    assert (tmp_path / "lab" / "cgroup.procs").read_text() == "1"
     assert (tmp_path / "lab" / "cpu.shares").read_text() == "262144"
+    # At full speed the guest is one of many again.
+    shares.set(None)
+    assert (tmp_path / "lab" / "cpu.shares").read_text() == "1024"
 
 
 def test_shares_in_version_2_below_the_root(tmp_path: Path) -> None:

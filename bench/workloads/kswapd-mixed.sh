@@ -6,7 +6,6 @@
 . bench/workloads/lib.sh
 
 seconds=${SECONDS_EACH:-15}
-quick=${QUICK:-0}
 cpus=$(nproc)
 # Directories of 500 files each.
 dirs=24
@@ -83,7 +82,7 @@ fill_cache() {
 		eval "exec 1$fd</dev/nullb$fd" || fail "no /dev/nullb$fd: is null_blk built in, with eight devices?"
 	done
 	held=1
-	"$BIN/readers" 2 $((quick ? 4 : 8)) fadvise /dev/nullb6 /dev/nullb7 >/dev/null || fail "readers failed"
+	"$BIN/readers" 2 4 fadvise /dev/nullb6 /dev/nullb7 >/dev/null || fail "readers failed"
 }
 
 # Let go of that page cache, before a point that wants all memory for itself.

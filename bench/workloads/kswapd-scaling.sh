@@ -7,8 +7,6 @@
 . bench/workloads/lib.sh
 
 seconds=${SECONDS_EACH:-15}
-# At full speed, to fill the memory.
-warm=4
 mode=${MODE:-fadvise}
 ticks_per_second=$(getconf CLK_TCK)
 
@@ -67,11 +65,11 @@ stage_direct() {
 	value "$1" direct_rate "$(rate "$out")"
 }
 
-# What fits: half of the free memory, copied once.
+# What fits: a sixth of the free memory, copied once.
 stage_cached() {
 	local out kib
 	settle
-	kib=$(awk '/^MemFree:/ { print int($2 / 2) }' /proc/meminfo)
+	kib=$(awk '/^MemFree:/ { print int($2 / 6) }' /proc/meminfo)
 	vmstat_save before
 	slow
 	out=$(READERS_KIB=$kib $BIN/readers "$1" 1 once "${paths[@]}") || return 1
@@ -83,15 +81,27 @@ stage_cached() {
 	value "$1" cached_rate "$(rate "$out")"
 }
 
+# Pages scanned so far, by anybody.
+scanned() { awk '/^pgscan_(kswapd|direct) / { sum += $2 } END { printf "%.0f\n", sum }' /proc/vmstat; }
+
 stage_reclaim() {
-	local out ms node
+	local out ms node i before readers
 	settle
-	# Slow motion begins 2 s before the window does.
-	READERS_WARM=$((warm + 2)) READERS_DIR=$LAB READERS_TICKS=1 \
+	before=$(scanned)
+	READERS_WARM=signal READERS_DIR=$LAB READERS_TICKS=1 \
 		$BIN/readers "$1" "$seconds" "$mode" "${paths[@]}" >$LAB/reclaim &
-	sleep $warm
+	readers=$!
+	# At full speed until the memory is full, and for a while more.
+	for ((i = 0; i < 60; i++)); do
+		sleep 0.5
+		[ "$(scanned)" = "$before" ] || break
+	done
+	[ $i -lt 60 ] || echo "@note $1 readers: the memory was not full after half a minute"
+	sleep 2
 	slow
-	wait $! || return 1
+	sleep 1
+	kill -USR1 $readers
+	wait $readers || return 1
 	fast
 	out=$(<$LAB/reclaim)
 	ms=$(awk -F'[= ]' '/^kib=/ { print $4 }' <<<"$out")

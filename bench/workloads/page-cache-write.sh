@@ -15,7 +15,7 @@ WANTED="folio_mark_accessed init_page_accessed touch_buffer folio_activate lru_a
 TENTH_MIB=$(awk '/^MemTotal:/ { print int($2 / 10240) }' /proc/meminfo)
 # Inodes lie 512 apart where the scan looks: each read-ahead of inode tables (32 blocks of 16) serves one look-up.
 STRIDE=512
-LOOKUPS=80
+LOOKUPS=60
 [ "${QUICK:-0}" != 1 ] || LOOKUPS=40
 
 die() {

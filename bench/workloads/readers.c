@@ -8,7 +8,7 @@
  * copying, mmap maps and touches, read copies, direct bypasses the page cache. "once" copies like read, but all readers
  * together stop after READERS_KIB. Prints one line: kib=, ms= (of the window), cpu_ms= (of all readers).
  *
- * READERS_WARM		seconds before the window begins
+ * READERS_WARM		seconds before the window begins, or "signal": it begins with SIGUSR1
  * READERS_DIR		folder for what /proc showed at both edges of the window: vmstat.before, stat.before, kswapd.before
  *			and the same .after; kswapd has a line "name ticks" for each thread whose name begins so
  * READERS_TICKS	1: print "tick SECONDS pgscan_kswapd pgsteal_kswapd pgscan_direct pgsteal_direct KIB" each second
@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,19 @@ static void watch(unsigned long *values)
 	}
 }
 
+/* Wait until the window is to begin. */
+static void warm_up(const char *warm, const sigset_t *start)
+{
+	int number;
+
+	if (!warm)
+		return;
+	if (!strcmp(warm, "signal"))
+		sigwait(start, &number);
+	else
+		nap(atof(warm));
+}
+
 int main(int argc, char **argv)
 {
 	const char *dir = getenv("READERS_DIR"), *limit = getenv("READERS_KIB"), *warm = getenv("READERS_WARM");
@@ -227,6 +241,7 @@ int main(int argc, char **argv)
 	double start, end, cpu;
 	static pid_t pids[MAX_READERS];
 	int nr_ticks = 0, status;
+	sigset_t go;
 
 	if (nr < 1 || nr > MAX_READERS || seconds <= 0 || !strchr("fmrdo", argv[3][0])) {
 		fprintf(stderr, "usage: readers N SECONDS fadvise|mmap|read|direct|once PATH...\n");
@@ -240,6 +255,10 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		die("mmap");
+	/* Blocked from the first moment on: nobody who waits for it may be killed by it. */
+	sigemptyset(&go);
+	sigaddset(&go, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &go, NULL);
 	start = now();
 	for (int i = 0; i < nr; i++) {
 		pids[i] = fork();
@@ -248,8 +267,7 @@ int main(int argc, char **argv)
 		if (!pids[i])
 			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)], each);
 	}
-	if (warm)
-		nap(atof(warm));
+	warm_up(warm, &go);
 	keep_all(dir, "before");
 	before = each == ~0UL ? total_kib(nr) : 0;
 	cpu = total_cpu(pids, nr);

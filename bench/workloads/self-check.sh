@@ -34,7 +34,12 @@ for ((round = 0; round < rounds; round++)); do
 	done
 done
 for workers in "$@"; do
+	scaling=$(awk -v a="${loops[$1]}" -v n="$1" -v b="${loops[$workers]}" -v m="$workers" \
+		'BEGIN { printf "%.3f\n", b * n / a / m }')
 	value "$workers" loops "${loops[$workers]}"
-	value "$workers" scaling "$(awk -v a="${loops[$1]}" -v n="$1" -v b="${loops[$workers]}" -v m="$workers" \
-		'BEGIN { printf "%.3f\n", b * n / a / m }')"
+	value "$workers" scaling "$scaling"
+	awk -v s="$scaling" 'BEGIN { exit s < 0.95 || s > 1.05 }' || {
+		echo "slow motion does not hold: $workers workers did $scaling of the ideal, and the bar is 5%; is the host busy?" >&2
+		exit 1
+	}
 done

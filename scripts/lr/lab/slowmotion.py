@@ -18,7 +18,8 @@ from lr.ui import Fail
 _PERIOD_US = 20000
 _VCPU = re.compile(r"CPU ([0-9]+)/(?:TCG|KVM)$")
 _PREFIX = "reclaim-lab-"
-_HEAVIEST = {"v1": "262144", "v2": "10000"}
+# The usual weight, and the greatest.
+_WEIGHTS = {"v1": ("1024", "262144"), "v2": ("100", "10000")}
 # The controllers that v2 lets control threads.
 _THREADED = frozenset({"cpu", "cpuset", "perf_event", "pids"})
 # What QEMU's other threads and the host itself need.
@@ -30,7 +31,7 @@ def check_share(cpus: int, share: int, host: float) -> None:
     if cpus * share > host - _SPARE:
         most = max(0, int(host - _SPARE)) // cpus
         raise Fail(
-            f"{cpus} vCPUs at {share}% want {cpus * share}% where the host gives {host:.0f}%: too much to be parallel.\n"
+            f"{cpus} vCPUs at {share}% want {cpus * share}%, the host gives {host:.0f}%: too much to be parallel.\n"
             f"Use share = {most} or less, or fewer vCPUs."
         )
 
@@ -130,10 +131,7 @@ class Shares:
 
     def apply(self, pids: list[int], threads: list[int], share: int) -> None:
         """Give each thread a cgroup of its own, with its share, in percent of one CPU."""
-        top = self.top = self._domain(pids) if self.version == "v2" else self._make(self.home / self.name)
-        # Shares are what a vCPU gets at most. Against the host's other tasks all vCPUs together would weigh as much as
-        # one of them: on a busy host many would get less than few. The shares leave room for others, so weigh the most.
-        _write(top / ("cpu.weight" if self.version == "v2" else "cpu.shares"), _HEAVIEST[self.version])
+        top = self.top = self._domain(pids) if self.version == "v2" else self._whole(pids)
         for number, thread in enumerate(threads):
             folder = self._make(top / f"cpu{number}")
             if self.version == "v2":
@@ -149,13 +147,29 @@ class Shares:
         self.set(share)
 
     def set(self, share: int | None) -> None:
-        """Change all the shares; None: as much as there is."""
+        """Change all the shares; None: as much as there is.
+
+        Shares are what a vCPU gets at most. Against the host's other tasks all vCPUs together would weigh as much as
+        one of them: on a busy host, many would get less than few. As long as the shares leave room for others, the
+        guest weighs the most.
+        """
+        if not self.vcpus:
+            return
         quota = None if share is None else _PERIOD_US * share // 100
+        weight = "cpu.weight" if self.version == "v2" else "cpu.shares"
+        _write(self.top / weight, _WEIGHTS[self.version][share is not None])
         for folder in self.vcpus:
             if self.version == "v2":
                 _write(folder / "cpu.max", f"{'max' if quota is None else quota} {_PERIOD_US}")
             else:
                 _write(folder / "cpu.cfs_quota_us", str(-1 if quota is None else quota))
+
+    def _whole(self, pids: list[int]) -> Path:
+        """v1: the whole guest. QEMU's other threads, its disks and files, must not starve beside the vCPUs."""
+        top = self._make(self.home / self.name)
+        for pid in pids:
+            _write(top / "cgroup.procs", str(pid), may_be_over=True)
+        return top
 
     def _domain(self, pids: list[int]) -> Path:
         """v2: the cgroup below which the vCPUs' cgroups go."""
@@ -175,6 +189,9 @@ class Shares:
         self._lend(self.home)
         top = self._make(self.home / self.name)
         _write(top / "cgroup.type", "threaded")
+        # QEMU's other threads, for its disks and files, must not starve beside the vCPUs.
+        for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("[0-9]*")):
+            _write(top / "cgroup.threads", task.name, may_be_over=True)
         return top
 
     def places(self) -> Iterator[Path]:

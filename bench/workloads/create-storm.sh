@@ -25,12 +25,13 @@ die() {
 
 # Drains as calls: the function profiler counts them and, unlike the tracepoint, leaves out ordinary frees.
 profile_setup() {
-	local name found=()
+	local name found=() can
 	PROFILED=
 	[ -e $TRACE/function_profile_enabled ] ||
 		{ echo "@note no function profiler in this kernel: drains are not counted as calls"; return; }
+	can=$(traceable drain_all_pages drain_pages_zone)
 	for name in drain_all_pages drain_pages_zone; do
-		if grep -qE "^$name( |\$)" $TRACE/available_filter_functions; then
+		if grep -qxF "$name" <<<"$can"; then
 			found+=("$name")
 		else
 			echo "@note this kernel has no traceable $name: its calls are not counted"
@@ -85,12 +86,17 @@ measure_start() {
 	START=$EPOCHREALTIME
 }
 
+# measure_stop POINT PID...: these processes end with the measurement.
 measure_stop() {
-	local point=$1 elapsed end=$EPOCHREALTIME cpu
+	local point=$1 elapsed end=$EPOCHREALTIME cpu pid
+	shift
 	# All that counts is stopped or read before the CPUs get their full speed back.
 	drain_off
 	cpu=$(cpu_ticks)
 	vmstat_save after
+	for pid; do
+		kill "$pid" 2>/dev/null || die "a reader of the victim's node ended too early: nothing was proved"
+	done
 	fast
 	elapsed=$(awk -v a="$START" -v b="$end" 'BEGIN { printf "%.3f", b - a }')
 	echo "$CPU $cpu" | awk -v x="$point" -v s="$elapsed" -v hz="$(getconf CLK_TCK)" '{
@@ -163,7 +169,7 @@ innocent_lists() {
 }
 
 innocents_setup() {
-	local node group cpus i
+	local node group cpus i pids=()
 	INNOCENTS=()
 	for node in "$NODES"/node[0-9]*; do
 		node=${node##*/node}
@@ -186,7 +192,11 @@ innocents_setup() {
 	(in_cpuset "$VICTIM" dd if="$MNT/hole0" of=/dev/null bs=1M count="$i" status=none) || die "dd in a cpuset failed"
 	for node in "${INNOCENTS[@]}"; do
 		# Fill the lists: 16 MiB taken and given back, some times.
-		(in_cpuset "$node" $BIN/latency 1 100000 16384 >/dev/null) || die "latency failed in node $node's cpuset"
+		in_cpuset "$node" $BIN/latency 1 100000 16384 >/dev/null &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do
+		wait "$i" || die "latency failed in a node's cpuset"
 	done
 }
 
@@ -243,12 +253,9 @@ run_innocents() {
 	kill "$sampler"
 	wait "$sampler" 2>/dev/null
 	lists=$(innocent_lists)
-	measure_stop innocents
+	measure_stop innocents "${readers[@]}"
 	value innocents pcp_after "$lists"
 	[ ! -s $LAB/lists ] || value innocents pcp_lowest "$(sort -n $LAB/lists | head -1)"
-	for i in "${readers[@]}"; do
-		kill "$i" 2>/dev/null || die "a reader of the victim's node ended too early: nothing was proved"
-	done
 	wait "${readers[@]}" 2>/dev/null
 }
 

@@ -31,6 +31,12 @@ value() { echo "@value $1 $2 $3"; }
 # cpu_of PID: clock ticks that a task has used, user and system.
 cpu_of() { awk '{ sub(/^.*\) /, ""); print $12 + $13 }' "/proc/$1/stat" 2>/dev/null || echo 0; }
 
+# traceable NAME...: those of these functions that ftrace can trace. One look for all: the list is long, and the kernel
+# takes seconds to write it.
+traceable() {
+	awk -v names=" $* " 'index(names, " " $1 " ") && !seen[$1]++ { print $1 }' /sys/kernel/tracing/available_filter_functions
+}
+
 # kswapds: the pids of all kswapd threads, helpers too.
 kswapds() { pgrep '^kswapd[0-9]' || true; }
 

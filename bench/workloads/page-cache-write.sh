@@ -24,11 +24,13 @@ die() {
 }
 
 profile_setup() {
-	local name missing=()
+	local name missing=() can
 	PROFILED=
 	[ -e $TRACE/function_profile_enabled ] || die "no function profiler; build the kernel with CONFIG_FUNCTION_PROFILER"
+	# shellcheck disable=SC2086 # a list of names
+	can=$(traceable $WANTED)
 	for name in $WANTED; do
-		if grep -qE "^$name( |\$)" $TRACE/available_filter_functions; then
+		if grep -qxF "$name" <<<"$can"; then
 			PROFILED+=" $name"
 		else
 			missing+=("$name")

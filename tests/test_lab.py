@@ -214,22 +214,19 @@ def test_what_a_run_will_take() -> None:
     guess = estimate.cost(todo[2], options, [])
     assert costs[0] == costs[1] == estimate.Cost(110.0, True)
     # Two points of 4 seconds each, what they take beside, and the boot.
-    assert costs[2] == guess and guess == estimate.Cost(25.0 + 2 * (4 + 5), False)
+    assert costs[2] == guess and guess == estimate.Cost(20.0 + 2 * (4 + 5), False)
     told = estimate.report(todo, costs).splitlines()
-    assert told[0] == "about 10:12 for 8 boots, 4 as earlier ones took, 4 by the scenario's seconds:"
-    assert told[1].split() == ["toy", "10:12", "8", "boots", "of", "2", "variants"]
+    assert told[0] == "about 9:52 for 8 boots, 4 as earlier ones took, 4 by the scenario's seconds:"
+    assert told[1].split() == ["toy", "9:52", "8", "boots", "of", "2", "variants"]
 
 
-def test_the_full_set_fits_a_night_and_the_quick_one_a_break() -> None:
-    """As the scenarios' files have it; the note in CONTRIBUTING tells what was measured."""
+@pytest.mark.parametrize(("options", "minutes"), [(Options(5, False), 210), (Options(1, True), 20)])
+def test_the_full_set_fits_a_night_and_the_quick_one_a_break(options: Options, minutes: int) -> None:
+    """4 hours and 25 minutes are what the lab may take; estimates leave some of it for a slower machine."""
     known = list(scenario.load_all(Layout(Path(__file__).resolve().parents[1])).values())
-    columns = kernels.parse("stock series")
-    for options, hours in ((Options(5, False), 4.0), (Options(1, True), 25 / 60)):
-        todo = runner.jobs(known, columns, options)
-        whole = estimate.total(estimate.cost(job, options, []) for job in todo)
-        assert whole.seconds <= hours * 3600 * 0.9, estimate.report(
-            todo, [estimate.cost(job, options, []) for job in todo]
-        )
+    todo = runner.jobs(known, kernels.parse("stock series"), options)
+    costs = [estimate.cost(job, options, []) for job in todo]
+    assert estimate.total(costs).seconds <= minutes * 60, estimate.report(todo, costs)
 
 
 def test_the_time_left_goes_by_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

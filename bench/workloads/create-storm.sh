@@ -121,7 +121,7 @@ ballast() {
 }
 
 run_storm() {
-	local i dirs=() files=1000
+	local i dirs=() files=500
 	[ "${QUICK:-0}" != 1 ] || files=250
 	ballast
 	for i in 0 1 2 3 4 5 6 7; do

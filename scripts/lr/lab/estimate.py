@@ -12,7 +12,7 @@ from lr.lab.sample import Sample
 from lr.ui import clock
 
 # From the start of QEMU to the first point, and from the last one to the guest's end, of a guest that nobody measured.
-_BOOT = 25.0
+_BOOT = 20.0
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,12 @@ def report(todo: Sequence[Job], costs: Sequence[Cost]) -> str:
     for name in dict.fromkeys(job.scenario.name for job in todo):
         own = [(job, each) for job, each in zip(todo, costs, strict=True) if job.scenario.name == name]
         variants = len({job.variant.name for job, _ in own})
-        words = f"{len(own)} boots of {variants} variant{'s' if variants != 1 else ''}"
+        words = f"{_some(len(own), 'boot')} of {_some(variants, 'variant')}"
         lines.append(f"  {name:<16} {clock(total(each for _, each in own).seconds):>9}  {words}")
     whole = total(costs)
     known = f"{whole.recorded} as earlier ones took, {whole.samples - whole.recorded} by the scenario's seconds"
-    return "\n".join([f"about {clock(whole.seconds)} for {whole.samples} boots, {known}:", *lines])
+    return "\n".join([f"about {clock(whole.seconds)} for {_some(whole.samples, 'boot')}, {known}:", *lines])
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

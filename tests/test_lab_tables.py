@@ -209,7 +209,7 @@ def test_stock_against_stock_shows_nothing(scenario: Scenario) -> None:
 def recorded(name: str) -> list[Sample]:
     """Samples that a run of the lab has kept."""
     found = []
-    for raw in json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text()):
+    for raw in json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text())["samples"]:
         points = tuple(Point(**point) for point in raw.pop("points"))
         found.append(Sample(**{**raw, "points": points, "notes": tuple(raw["notes"])}))
     return found

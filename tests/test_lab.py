@@ -134,11 +134,11 @@ def test_what_runs_in_the_guest() -> None:
 
 def test_a_variant_may_have_its_own_points() -> None:
     found = scenario.parse("toy", TEXT.replace('MODE = "read"', 'ONLY = "3 9"'))
-    assert runner.points_of(found, found.variants[0], False) == ("3",)
-    assert runner.points_of(found, found.variants[1], False) == ("1", "3")
+    assert scenario.points_of(found, found.variants[0], False) == ("3",)
+    assert scenario.points_of(found, found.variants[1], False) == ("1", "3")
     found = scenario.parse("toy", TEXT.replace('MODE = "read"', 'POINTS = "5 7"'))
-    assert runner.points_of(found, found.variants[0], False) == ("5", "7")
-    assert runner.points_of(found, found.variants[0], True) == ("3",)
+    assert scenario.points_of(found, found.variants[0], False) == ("5", "7")
+    assert scenario.points_of(found, found.variants[0], True) == ("3",)
 
 
 def test_points_are_read_and_nonsense_is_noted() -> None:

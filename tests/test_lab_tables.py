@@ -272,6 +272,12 @@ def test_which_columns_are_the_first_kernel_again() -> None:
     assert nulltest.twins(kernels.parse("series:a=1 stock series:a=1")) == {"series:a=1~2"}
 
 
+def test_only_what_was_asked_for_can_be_missing() -> None:
+    found = parse("kswapd-scaling", TOML.replace('lru_gen = "off"', 'lru_gen = "off"\nenv = { ONLY = "1 7" }'))
+    text = tables.render(found, simple("stock", [{"kib": 5, "stalls": 1, "lost": 2}]), ["stock"])
+    assert "not measured: readers 7\n" in text
+
+
 def test_quick_samples_count_only_alone(scenario: Scenario) -> None:
     quick = [replace(one, quick=True, started="2031") for one in simple("stock", [{"kib": 1}], "q")]
     text = tables.render(scenario, quick + simple("stock", [{"kib": 100}]), ["stock"])

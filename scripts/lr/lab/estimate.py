@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lr.lab.runner import Job, Options, points_of, seconds_each
+from lr.lab.runner import Job, Options, seconds_each
 from lr.lab.sample import Sample
+from lr.lab.scenario import points_of
 from lr.ui import clock
 
 # From the start of QEMU to the first point, and from the last one to the guest's end, of a guest that nobody measured.

@@ -16,7 +16,7 @@ from lr.guest import Disk, Spec
 from lr.lab import sample as samples
 from lr.lab.kernels import Kernel
 from lr.lab.sample import Sample
-from lr.lab.scenario import Scenario, Variant
+from lr.lab.scenario import Scenario, Variant, points_of
 from lr.lab.slowmotion import Shares, check_share, session_processes, slow_motion, vcpu_threads
 from lr.layout import Layout
 from lr.ui import Fail, Progress, notice
@@ -62,14 +62,6 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
             columns = kernels[:1] if once else kernels
             found += [Job(scenario, variant, kernel, pair) for variant in variants for kernel in columns]
     return found
-
-
-def points_of(scenario: Scenario, variant: Variant, quick: bool) -> tuple[str, ...]:
-    """What the axis runs over. A variant's env may have points of its own (POINTS), or leave some out (ONLY)."""
-    own = variant.env.get("POINTS")
-    points = scenario.quick_points if quick else tuple(own.split()) if own else scenario.points
-    only = variant.env.get("ONLY")
-    return tuple(point for point in points if point in only.split()) if only else points
 
 
 def seconds_each(scenario: Scenario, quick: bool) -> int:

@@ -149,6 +149,14 @@ def parse(name: str, text: str) -> Scenario:
     return found
 
 
+def points_of(scenario: Scenario, variant: Variant, quick: bool) -> tuple[str, ...]:
+    """What the axis runs over. A variant's env may have points of its own (POINTS), or leave some out (ONLY)."""
+    own = variant.env.get("POINTS")
+    points = scenario.quick_points if quick else tuple(own.split()) if own else scenario.points
+    only = variant.env.get("ONLY")
+    return tuple(point for point in points if point in only.split()) if only else points
+
+
 def load_all(layout: Layout) -> dict[str, Scenario]:
     """All scenarios by name, in the order of their file names."""
     found = {}

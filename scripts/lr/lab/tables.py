@@ -11,7 +11,7 @@ from typing import Literal
 
 from lr.lab import stats
 from lr.lab.sample import Point, Sample
-from lr.lab.scenario import Better, Metric, Scenario, SeedTable
+from lr.lab.scenario import Better, Metric, Scenario, SeedTable, points_of
 
 # What the vmstat table shows for a scenario that names nothing.
 VMSTAT = (
@@ -238,7 +238,11 @@ def _table(
 ) -> Table:
     measured = {point.x for column in columns for sample in column for point in sample.points}
     points = (*(x for x in scenario.points if x in measured), *sorted(measured - set(scenario.points)))
-    missing = [f"{scenario.axis} {x}" for x in scenario.points if x not in measured]
+    wanted = scenario.points
+    for each in scenario.variants:
+        if each.name == variant:
+            wanted = points_of(scenario, each, all(sample.quick for column in columns for sample in column))
+    missing = [f"{scenario.axis} {x}" for x in wanted if x not in measured]
     rows: list[Row] = []
     for metric in scenario.metrics:
         own = [_metric_row(metric, x, columns) for x in points]

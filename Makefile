@@ -46,7 +46,7 @@ check: ## under a minute, builds nothing: round trip, ownership, checkpatch, lin
 bisect: ## build every commit of the series by itself
 	@$(lr) bisect
 
-ablate: ## undo one mechanism at a time; the tests it names must fail  (ABLATION=name)
+ablate: ## undo one mechanism at a time; the tests it names must fail  (ABLATION=name BUDGET=minutes)
 	@$(lr) ablate
 
 mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANCH_IN=clone REV=v7.3.4: as a branch there)

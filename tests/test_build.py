@@ -98,6 +98,14 @@ def test_wrong_ablation_headers(text: str) -> None:
         ablate.parse(Path("a.patch"), text)
 
 
+def test_ablations_in_turn_are_all_there_and_begin_elsewhere() -> None:
+    ablations = [ablate.Ablation(Path(name), name, ()) for name in "abcdefg"]
+    turns = [[each.mechanism for each in ablate.in_turn(ablations, day)] for day in range(7)]
+    assert all(sorted(turn) == list("abcdefg") for turn in turns)
+    assert len({turn[0] for turn in turns}) >= 3
+    assert ablate.in_turn([], 5) == []
+
+
 def test_an_ablation_is_noticed_only_by_a_failure() -> None:
     catch = ablate.parse(Path("a.patch"), HEADER).catches[0]
     name = "reclaim_dontcache/dontcache.xfs.memory_reclaim"

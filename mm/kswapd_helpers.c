@@ -17,6 +17,8 @@
  * Taken after the memory hotplug lock, before pgdat_kswapd_lock. help->lock
  * protects one node's pass; it is a leaf but for the wait queues' own locks.
  */
+#include <kunit/static_stub.h>
+#include <kunit/visibility.h>
 #include <linux/freezer.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
@@ -158,7 +160,7 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 	unsigned long gain;
 
 	s->target = min(s->target, e->max);
-	if (e->ended && e->failed) {
+	if (e->ended ? e->failed : !e->reclaimed) {
 		if (s->target)
 			kswapd_scale_give_up(s);
 		s->target = 0;
@@ -175,12 +177,6 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 				s->target--;
 		}
 		return s->target;
-	}
-	if (!e->reclaimed) {
-		if (s->target)
-			kswapd_scale_give_up(s);
-		s->target = 0;
-		return 0;
 	}
 	if (!e->pressure) {
 		s->probing = false;
@@ -570,24 +566,33 @@ static struct kswapd_help *kswapd_help_get(pg_data_t *pgdat)
 	return help;
 }
 
+/* KUnit puts one in its place that fails. */
+VISIBLE_IF_KUNIT struct task_struct *kswapd_helper_create(struct kswapd_helper *helper)
+{
+	int nid = helper->help->pgdat->node_id;
+
+	KUNIT_STATIC_STUB_REDIRECT(kswapd_helper_create, helper);
+	return kthread_create_on_node(kswapd_helper, helper, nid, "kswapd%d:%u", nid,
+				      helper->index + 1);
+}
+
 /* Make the helpers from help->nr up to nr, but let none begin. Under kswapd_threads_mutex. */
 static int kswapd_helpers_create(pg_data_t *pgdat, unsigned int nr)
 {
 	struct kswapd_help *help = kswapd_help_get(pgdat);
-	int nid = pgdat->node_id;
 
 	if (!help)
 		return -ENOMEM;
 	for (unsigned int i = help->nr; i < nr; i++) {
-		struct kswapd_helper *helper = kzalloc_node(sizeof(*helper), GFP_KERNEL, nid);
+		struct kswapd_helper *helper = kzalloc_node(sizeof(*helper), GFP_KERNEL,
+							    pgdat->node_id);
 
 		if (!helper)
 			return -ENOMEM;
 		helper->help = help;
 		helper->index = i;
 		init_waitqueue_head(&helper->wait);
-		helper->task = kthread_create_on_node(kswapd_helper, helper, nid,
-						      "kswapd%d:%u", nid, i + 1);
+		helper->task = kswapd_helper_create(helper);
 		if (IS_ERR(helper->task)) {
 			kfree(helper);
 			return -ENOMEM;
@@ -684,7 +689,7 @@ static int kswapd_threads_apply(int threads, int nid, int node_threads)
 		return ret;
 	if (nid != NUMA_NO_NODE)
 		kswapd_node_threads[nid] = node_threads;
-	kswapd_threads = threads;
+	WRITE_ONCE(kswapd_threads, threads);
 	return 0;
 }
 
@@ -698,22 +703,11 @@ static int kswapd_threads_apply(int threads, int nid, int node_threads)
  */
 void kswapd_helpers_start(pg_data_t *pgdat)
 {
-	int nid = pgdat->node_id;
-	unsigned int want;
-
 	mutex_lock(&kswapd_threads_mutex);
-	node_set(nid, kswapd_helpers_nodes);
-	want = kswapd_helpers_wanted(kswapd_threads, kswapd_node_threads[nid]);
-	if (want) {
-		if (!kswapd_helpers_create(pgdat, want)) {
-			kswapd_helpers_begin(pgdat, want);
-		} else {
-			pr_warn("kswapd%d: no memory for %u helpers, going on without\n",
-				nid, want);
-			if (pgdat->kswapd_help)
-				kswapd_helpers_trim(pgdat, pgdat->kswapd_help->nr);
-		}
-	}
+	node_set(pgdat->node_id, kswapd_helpers_nodes);
+	if (kswapd_threads_apply(kswapd_threads, NUMA_NO_NODE, 0))
+		pr_warn("kswapd%d: no memory for its helpers, going on without\n",
+			pgdat->node_id);
 	mutex_unlock(&kswapd_threads_mutex);
 }
 
@@ -731,6 +725,43 @@ void kswapd_helpers_stop(pg_data_t *pgdat)
 	mutex_unlock(&kswapd_threads_mutex);
 }
 
+/* A setting of at least min; 0 or -EINVAL. */
+VISIBLE_IF_KUNIT int kswapd_threads_parse(const char *text, int min, int *threads)
+{
+	int value;
+
+	if (kstrtoint(text, 0, &value) || value < min || value > KSWAPD_THREADS_MAX)
+		return -EINVAL;
+	*threads = value;
+	return 0;
+}
+
+/* What vm.kswapd_threads does; the value is in range. */
+VISIBLE_IF_KUNIT int kswapd_threads_set(int threads)
+{
+	int ret;
+
+	mutex_lock(&kswapd_threads_mutex);
+	ret = kswapd_threads_apply(threads, NUMA_NO_NODE, 0);
+	mutex_unlock(&kswapd_threads_mutex);
+	return ret;
+}
+
+/* Reclaim threads that a node has, its kswapd included. */
+VISIBLE_IF_KUNIT unsigned int kswapd_threads_of(int nid)
+{
+	unsigned int nr = 0;
+
+	mutex_lock(&kswapd_threads_mutex);
+	if (node_isset(nid, kswapd_helpers_nodes)) {
+		struct kswapd_help *help = NODE_DATA(nid)->kswapd_help;
+
+		nr = 1 + (help ? help->nr : 0);
+	}
+	mutex_unlock(&kswapd_threads_mutex);
+	return nr;
+}
+
 static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
 {
@@ -744,12 +775,10 @@ static int kswapd_threads_handler(const struct ctl_table *table, int write,
 		.extra2 = table->extra2,
 	};
 
-	mutex_lock(&kswapd_threads_mutex);
-	threads = kswapd_threads;
+	threads = READ_ONCE(kswapd_threads);
 	ret = proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
 	if (!ret && write)
-		ret = kswapd_threads_apply(threads, NUMA_NO_NODE, 0);
-	mutex_unlock(&kswapd_threads_mutex);
+		ret = kswapd_threads_set(threads);
 	return ret;
 }
 
@@ -775,11 +804,11 @@ static ssize_t kswapd_threads_show(struct device *dev, struct device_attribute *
 static ssize_t kswapd_threads_store(struct device *dev, struct device_attribute *attr,
 				    const char *buf, size_t count)
 {
-	unsigned int threads;
-	int ret = kstrtouint(buf, 0, &threads);
+	int threads, ret;
 
-	if (ret || threads > KSWAPD_THREADS_MAX)
-		return -EINVAL;
+	ret = kswapd_threads_parse(buf, 0, &threads);
+	if (ret)
+		return ret;
 	mutex_lock(&kswapd_threads_mutex);
 	/* Of a node without memory only the setting is kept, for when it gets some. */
 	if (node_isset(dev->id, kswapd_helpers_nodes))
@@ -794,16 +823,7 @@ static DEVICE_ATTR_RW(kswapd_threads);
 static ssize_t kswapd_threads_running_show(struct device *dev, struct device_attribute *attr,
 					   char *buf)
 {
-	unsigned int nr = 0;
-
-	mutex_lock(&kswapd_threads_mutex);
-	if (node_isset(dev->id, kswapd_helpers_nodes)) {
-		struct kswapd_help *help = NODE_DATA(dev->id)->kswapd_help;
-
-		nr = 1 + (help ? help->nr : 0);
-	}
-	mutex_unlock(&kswapd_threads_mutex);
-	return sysfs_emit(buf, "%u\n", nr);
+	return sysfs_emit(buf, "%u\n", kswapd_threads_of(dev->id));
 }
 static DEVICE_ATTR_RO(kswapd_threads_running);
 
@@ -820,14 +840,9 @@ const struct attribute_group kswapd_node_attr_group = {
 
 static int __init kswapd_threads_setup(char *text)
 {
-	int threads;
-
-	if (kstrtoint(text, 0, &threads) || threads < 1 || threads > KSWAPD_THREADS_MAX) {
+	if (kswapd_threads_parse(text, 1, &kswapd_threads))
 		pr_warn("kswapd_threads=%s: give a number from 1 to %d; left at %d\n",
 			text, KSWAPD_THREADS_MAX, kswapd_threads);
-		return 1;
-	}
-	kswapd_threads = threads;
 	return 1;
 }
 __setup("kswapd_threads=", kswapd_threads_setup);

@@ -117,6 +117,13 @@ static inline void kswapd_helpers_stop(pg_data_t *pgdat) {}
 
 #endif /* CONFIG_KSWAPD_HELPERS */
 
+#if IS_ENABLED(CONFIG_KUNIT)
+struct task_struct *kswapd_helper_create(struct kswapd_helper *helper);
+int kswapd_threads_parse(const char *text, int min, int *threads);
+int kswapd_threads_set(int threads);
+unsigned int kswapd_threads_of(int nid);
+#endif
+
 #if IS_ENABLED(CONFIG_KUNIT) && IS_ENABLED(CONFIG_LRU_GEN)
 struct lru_gen_mm_walk *set_mm_walk(struct pglist_data *pgdat, bool force_alloc);
 void clear_mm_walk(void);

@@ -117,7 +117,13 @@ def test_an_ablation_is_noticed_only_by_a_failure() -> None:
 
 
 def test_selftest_options() -> None:
-    assert len(selftest.parse_matrix("")) == 4
+    assert [cell.name for cell in selftest.parse_matrix("", ["reclaim_dontcache:a"])] == [
+        cell.name for cell in selftest.MATRIX
+    ]
+    special = tuple(cell.name for cell in selftest.SPECIAL)
+    assert special == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,tiers=1")
+    assert len(selftest.parse_matrix("")) == len(selftest.parse_matrix("", ["reclaim_numa_balancing"])) == 6
+    assert selftest.parse_matrix("lru_gen=on,nodes=2,tiers=1")[0].tiers
     assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
     assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))
     with pytest.raises(Fail, match="MATRIX"):

@@ -26,12 +26,12 @@ measured() {
 	done
 }
 
-# Clock ticks of a task so far, without a new process.
+# Clock ticks of a task so far, all and those in the kernel, without a new process.
 ticks_of() {
 	local line fields
 	read -r line <"/proc/$1/stat" || fail "memcached has ended"
 	read -ra fields <<<"${line##*) }"
-	echo $((fields[11] + fields[12]))
+	echo $((fields[11] + fields[12])) "${fields[12]}"
 }
 
 start_server() {
@@ -65,17 +65,19 @@ stop_server() {
 
 # The load, with N clients; what seed 5 measured, and its vmstat table.
 point_clients() {
-	local out last ticks
+	local out last ticks system all_ticks system_ticks
 	start_server
 	slow
 	# Let the scanner find the clients before anything counts.
 	"$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" 2 10 >/dev/null || fail "the load failed"
-	ticks=$(ticks_of "$server")
+	read -r ticks system <<<"$(ticks_of "$server")"
 	vmstat_save before
 	out=$("$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" "$seconds" 10) || fail "the load failed"
 	vmstat_save after
 	fast
-	value "$1" server_ticks $(($(ticks_of "$server") - ticks))
+	read -r all_ticks system_ticks <<<"$(ticks_of "$server")"
+	value "$1" server_ticks $((all_ticks - ticks))
+	value "$1" server_system_ticks $((system_ticks - system))
 	last=${out##*$'\n'}
 	measured "$1" ops hmean "$last"
 	measured "$1" ops_worst worst "$last"
@@ -86,13 +88,14 @@ point_clients() {
 	value "$1" allocstall "$(vmstat_delta allocstall_dma allocstall_dma32 allocstall_normal allocstall_movable)"
 	value "$1" major_faults "$(vmstat_delta pgmajfault)"
 	value "$1" pages_migrated "$(vmstat_delta numa_pages_migrated)"
+	value "$1" swapped_out "$(vmstat_delta pswpout)"
 	awk -v x="$1" '$1 == "tick" { print "@series", x, "ops", $2, $3 }' <<<"$out"
 	vmstat_diff "$1"
 }
 
 # Huge pages towards a node whose free memory is in pieces.
 point_huge_folios() {
-	local out last_node faults failed
+	local out last_node faults failed system
 	stop_server
 	swapoff -a
 	# What the server has left lies in pieces.
@@ -120,6 +123,8 @@ point_huge_folios() {
 		value "$1" vain_percent "$(awk -v a="$failed" -v b="$faults" 'BEGIN { printf "%.1f\n", 100 * a / b }')"
 		value "$1" pgmigrate_fail_per_fault \
 			"$(awk -v a="$(vmstat_delta pgmigrate_fail)" -v b="$faults" 'BEGIN { printf "%.1f\n", a / b }')"
+		system=${out#*system_us=}
+		value "$1" system_us_per_fault "$((${system%% *} / faults))"
 	else
 		echo "@note $1: NUMA balancing made no hinting fault in the time given"
 	fi

@@ -3,6 +3,8 @@
 # dd of a tenth of memory, over and over, with and without the function profiler; and a scan of inode tables.
 #
 # Points: FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs (scratch disks have these names); metadata.
+# And for ext4, ext2, f2fs: rescan-FS, the same sparse look-ups in every round with a stream of data between them;
+# walk-FS, a tree walked beside such a stream.
 
 # shellcheck source=bench/workloads/lib.sh
 . bench/workloads/lib.sh
@@ -16,7 +18,8 @@ TENTH_MIB=$(awk '/^MemTotal:/ { print int($2 / 10240) }' /proc/meminfo)
 # Inodes lie 512 apart where the scan looks: each read-ahead of inode tables (32 blocks of 16) serves one look-up.
 STRIDE=512
 LOOKUPS=60
-[ "${QUICK:-0}" != 1 ] || LOOKUPS=40
+DIRS=48
+[ "${QUICK:-0}" != 1 ] || LOOKUPS=40 DIRS=24
 
 die() {
 	echo "page-cache-write: $*" >&2
@@ -160,13 +163,88 @@ run_metadata() {
 	vmstat_diff "$point"
 }
 
+# word NAME: the value of NAME= in what a program printed last.
+word() { sed -n "s/.*\<$1=\([0-9.]*\).*/\1/p" $LAB/said; }
+
+# tree_setup FS: a fresh filesystem, with files in a row for rescan and directories for walk. ext4's driver mounts ext2.
+tree_setup() {
+	local fs=$1 dir opts=noatime
+	device=$(scratch_device "$fs") || return
+	TARGET=$LAB/tree-$fs
+	mkdir -p "$TARGET"
+	if [ "$fs" = f2fs ]; then
+		mkfs.f2fs -f -q "$device" >/dev/null || return
+	else
+		"mkfs.$fs" -F -q -b 4096 -I 256 "$device" >/dev/null || return
+	fi
+	[ "$fs" != ext4 ] || opts+=,noinit_itable
+	mount -t "$fs" -o $opts "$device" "$TARGET" || return
+	# Only what a point of this filesystem needs.
+	if [[ " $POINTS " = *" rescan-$fs "* ]]; then
+		mkdir -p "$TARGET/inodes"
+		(cd "$TARGET/inodes" && seq $((LOOKUPS * STRIDE)) | xargs touch) || return
+	fi
+	for ((dir = 0; dir < DIRS; dir++)); do
+		mkdir -p "$TARGET/tree/$dir"
+		(cd "$TARGET/tree/$dir" && seq 250 | xargs touch) || return
+	done
+	sync
+	umount "$TARGET" || return
+	mount -t "$fs" -o $opts "$device" "$TARGET"
+}
+
+# The caches are full of the stream before anything is measured.
+stream_first() {
+	exec 9</dev/nullb0 || die "no /dev/nullb0: is null_blk built in, and given to the guest?"
+	"$BIN/readers" 1 2 fadvise /dev/nullb0 >/dev/null || die "readers failed"
+}
+
+run_rescan() {
+	local point=$1 mib name
+	mib=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
+	stream_first
+	vmstat_save before
+	"$BIN/rescan" "$SECONDS_EACH" "$TARGET/inodes" $LOOKUPS $STRIDE "$mib" /dev/nullb1 "${device#/dev/}" >$LAB/said ||
+		die "rescan failed"
+	vmstat_save after
+	for name in first_kib first_us first_cpu_us second_kib later_kib later_us rounds; do
+		value "$point" $name "$(word $name)"
+	done
+	value "$point" refaults "$(vmstat_delta workingset_refault_file)"
+	vmstat_diff "$point"
+}
+
+run_walk() {
+	local point=$1 before pids=()
+	stream_first
+	# Inodes must not outlive their blocks.
+	echo 1000 >/proc/sys/vm/vfs_cache_pressure
+	before=$(kib_read "$device")
+	vmstat_save before
+	"$BIN/readers" 1 "$SECONDS_EACH" fadvise /dev/nullb1 >$LAB/hog &
+	pids=($!)
+	"$BIN/walk" "$SECONDS_EACH" "$TARGET/tree" >$LAB/said || die "walk failed"
+	wait "${pids[@]}" || die "readers failed"
+	vmstat_save after
+	echo 100 >/proc/sys/vm/vfs_cache_pressure
+	value "$point" files_walked "$(word files)"
+	value "$point" read_kib "$(awk -v a="$before" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')"
+	value "$point" kib_per_1000_files "$(awk -v a="$before" -v b="$(kib_read "$device")" -v n="$(word files)" \
+		'BEGIN { printf "%.1f", (b - a) * 1000 / n }')"
+	value "$point" refaults "$(vmstat_delta workingset_refault_file)"
+	value "$point" hog_kib "$(sed -n 's/.*kib=\([0-9]*\).*/\1/p' $LAB/hog)"
+	vmstat_diff "$point"
+}
+
 [ "$#" -gt 0 ] || die "name at least one point"
+POINTS=$*
 [ -n "${SECONDS_EACH:-}" ] || die "SECONDS_EACH is not set"
 for point; do
 	case $point in
 	ext4-sync | ext4-async | ext4-profile | xfs-sync | xfs-async | xfs-profile) ;;
 	btrfs-sync | btrfs-async | btrfs-profile | tmpfs-sync | tmpfs-async | tmpfs-profile | metadata) ;;
-	*) die "no point $point; there are FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs, and metadata" ;;
+	rescan-ext4 | rescan-ext2 | rescan-f2fs | walk-ext4 | walk-ext2 | walk-f2fs) ;;
+	*) die "no point $point; the head of this file lists them" ;;
 	esac
 done
 profile_setup
@@ -178,10 +256,19 @@ case " $* " in
 	;;
 esac
 for point; do
-	if [ "$point" = metadata ]; then
+	case $point in
+	metadata)
 		run_metadata "$point"
 		continue
-	fi
+		;;
+	rescan-* | walk-*)
+		TARGET=$LAB/tree-${point#*-}
+		device=$(scratch_device "${point#*-}") || exit 1
+		mountpoint -q "$TARGET" || tree_setup "${point#*-}" || die "${point#*-} can not be made or mounted"
+		"run_${point%-*}" "$point"
+		continue
+		;;
+	esac
 	mount_target "${point%-*}" || die "${point%-*} does not mount"
 	run_writes "$point" "${point##*-}"
 done

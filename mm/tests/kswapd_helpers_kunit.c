@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kswapd's helpers: the rule that says how many, and how the gap is divided.
+ * kswapd's helpers: the rule that says how many, how the gap is divided, what
+ * settings are accepted, and that a failed start changes nothing.
  *
  * The rule is fed windows of a made-up machine, whose rate of reclaim is a
  * function of the threads at work.
  */
+#include <kunit/static_stub.h>
 #include <kunit/test.h>
+#include <kunit/test-bug.h>
+#include <linux/err.h>
 #include <linux/limits.h>
 #include <linux/swap.h>
 
@@ -216,6 +220,71 @@ static void a_helper_keeps_its_own_walk(struct kunit *test)
 }
 #endif
 
+static void what_settings_are_accepted(struct kunit *test)
+{
+	static const struct {
+		const char *text;
+		int min, want;
+	} cases[] = {
+		{ "1", 1, 1 }, { "16", 1, 16 }, { "4\n", 1, 4 },
+		{ "0x10", 1, 16 }, { "0", 0, 0 }, { "0", 1, -EINVAL },
+		{ "17", 1, -EINVAL }, { "17", 0, -EINVAL }, { "-1", 0, -EINVAL },
+		{ "", 0, -EINVAL }, { "\n", 0, -EINVAL }, { "x", 0, -EINVAL },
+		{ "4x", 0, -EINVAL }, { " 4", 0, -EINVAL }, { "4 5", 0, -EINVAL },
+		{ "4294967297", 0, -EINVAL }, { "99999999999999999999", 0, -EINVAL },
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		int want = cases[i].want, threads = 99;
+		int ret = kswapd_threads_parse(cases[i].text, cases[i].min, &threads);
+
+		KUNIT_EXPECT_EQ_MSG(test, ret, min(want, 0), "\"%s\"", cases[i].text);
+		/* What is refused leaves the setting alone. */
+		if (want < 0)
+			want = 99;
+		KUNIT_EXPECT_EQ_MSG(test, threads, want, "\"%s\"", cases[i].text);
+	}
+}
+
+static int creations_left;
+
+static struct task_struct *create_some(struct kswapd_helper *helper)
+{
+	struct task_struct *task;
+
+	if (!creations_left--)
+		return ERR_PTR(-ENOMEM);
+	kunit_deactivate_static_stub(kunit_get_current_test(), kswapd_helper_create);
+	task = kswapd_helper_create(helper);
+	kunit_activate_static_stub(kunit_get_current_test(), kswapd_helper_create, create_some);
+	return task;
+}
+
+/* Whichever creation fails, the node keeps the threads that it had. */
+static void a_failed_start_changes_nothing(struct kunit *test)
+{
+	int nid = first_online_node;
+	unsigned int had = kswapd_threads_of(nid);
+
+	if (had != 1)
+		kunit_skip(test, "booted with kswapd_threads=%u", had);
+	for (unsigned int threads = 1; threads <= 3; threads += 2) {
+		KUNIT_ASSERT_EQ(test, kswapd_threads_set(threads), 0);
+		KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), threads);
+		for (int left = 0; left < 3; left++) {
+			creations_left = left;
+			kunit_activate_static_stub(test, kswapd_helper_create, create_some);
+			KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), -ENOMEM);
+			kunit_deactivate_static_stub(test, kswapd_helper_create);
+			KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), threads);
+		}
+		KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), 0);
+		KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), KSWAPD_THREADS_MAX);
+	}
+	KUNIT_EXPECT_EQ(test, kswapd_threads_set(1), 0);
+	KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), 1);
+}
+
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(scale_grows_while_it_helps),
 	KUNIT_CASE(scale_needs_pressure),
@@ -227,6 +296,8 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(scale_does_not_flap),
 	KUNIT_CASE(scale_survives_odd_windows),
 	KUNIT_CASE(the_gap_is_divided),
+	KUNIT_CASE(what_settings_are_accepted),
+	KUNIT_CASE(a_failed_start_changes_nothing),
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_keeps_its_own_walk),
 #endif

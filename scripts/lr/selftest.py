@@ -33,23 +33,34 @@ class Cell:
 
     lru_gen: bool
     nodes: int
+    # The last node is a lower memory tier.
+    tiers: bool = False
+    # The programs that run there when none is named; empty: all.
+    only: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """As it is shown, and named in JUnit."""
-        return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}"
+        return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}{',tiers=1' if self.tiers else ''}"
 
 
 MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, False))
+# Machines that only some programs have something to find on.
+SPECIAL = (
+    Cell(True, 4, only=("reclaim_numa_balancing",)),
+    Cell(True, 2, tiers=True, only=("reclaim_numa_balancing",)),
+)
 
 
-def parse_matrix(text: str) -> tuple[Cell, ...]:
-    """Cells by name, separated by blanks; an empty text is all of them."""
-    known = {cell.name: cell for cell in MATRIX}
-    words = text.split() or list(known)
-    for word in words:
+def parse_matrix(text: str, tests: Sequence[str] = ()) -> tuple[Cell, ...]:
+    """Cells by name, separated by blanks; an empty text is all that have something to run of the tests (empty: all)."""
+    known = {cell.name: cell for cell in (*MATRIX, *SPECIAL)}
+    if not text.split():
+        programs = {word.split(":")[0] for word in tests}
+        return tuple(cell for cell in known.values() if not cell.only or not programs or programs & set(cell.only))
+    for word in text.split():
         choice("MATRIX", word, tuple(known))
-    return tuple(known[word] for word in words)
+    return tuple(known[word] for word in text.split())
 
 
 def parse_tests(text: str) -> tuple[str, ...]:
@@ -98,8 +109,8 @@ def run_selftests(
                 with screen:
                     say(f"[{cell.name}] {line}")
 
-        spec = Spec(kernel_image, mib=_MIB, nodes=cell.nodes, disks=DISKS, timeout=timeout)
-        outcome = guest.run(layout, spec, command_of(tests or (), cell), on_output)
+        spec = Spec(kernel_image, mib=_MIB, nodes=cell.nodes, tiers=cell.tiers, disks=DISKS, timeout=timeout)
+        outcome = guest.run(layout, spec, command_of(tests or cell.only, cell), on_output)
         stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
         (results / f"{stem}.ktap").write_text(outcome.output)
         (results / f"{stem}.console").write_text(outcome.console)
@@ -140,7 +151,8 @@ def failures(cases: Sequence[Case], limit: int = 20) -> str:
 
 def collect(layout: Layout, kernel: str, debug: bool, tests: str, matrix: str, timeout: int) -> list[Case]:
     """The verb's work: check the options, build, run, write JUnit."""
-    selection, cells = parse_tests(tests), parse_matrix(matrix)
+    selection = parse_tests(tests)
+    cells = parse_matrix(matrix, selection)
     refuse_unknown(layout, selection)
     spec = build.ensure(layout, kernel, debug)
     folder = build.selftests(layout)

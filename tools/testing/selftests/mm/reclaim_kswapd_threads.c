@@ -352,4 +352,33 @@ TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
 	expect_threads(_metadata, 1);
 }
 
+/* Hibernation's freezer alone: kswapd and its helpers freeze in the middle of a pass. */
+TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
+{
+	long before[NR_COUNTERS], after[NR_COUNTERS];
+
+	if (access("/sys/power/pm_test", W_OK))
+		SKIP(return, "no /sys/power/pm_test: built without HIBERNATION and PM_DEBUG");
+	ASSERT_EQ(0, set_threads(6));
+	if (!start_readers(self->readers))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	ASSERT_EQ(0, write_text("/sys/power/pm_test", "freezer\n"));
+	for (int i = 0; i < 2; i++) {
+		sleep(3);
+		EXPECT_EQ(0, write_text("/sys/power/state", "disk\n"));
+	}
+	EXPECT_EQ(0, write_text("/sys/power/pm_test", "none\n"));
+	/* They go on where they were. */
+	read_counters(before);
+	for (int i = 0; i < 30; i++) {
+		sleep(1);
+		read_counters(after);
+		if (after[HELPER_STEAL] - before[HELPER_STEAL] > 10000)
+			break;
+	}
+	EXPECT_GT(after[HELPER_STEAL] - before[HELPER_STEAL], 10000);
+	stop_readers(self->readers);
+	expect_threads(_metadata, 6);
+}
+
 TEST_HARNESS_MAIN

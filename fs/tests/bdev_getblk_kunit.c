@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The buffer cache's look-up: how often bdev_getblk() marks a folio accessed,
+ * on every way to a buffer, and that readahead does not mark at all.
+ *
+ * The device belongs to the test and completes all that it is asked. Marks
+ * are read from the folio's flags: under MGLRU they are counted there, the
+ * classic LRU has referenced for one and active for two.
+ */
+#include <kunit/test.h>
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/buffer_head.h>
+#include <linux/completion.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/pagemap.h>
+#include <linux/swap.h>
+#include <linux/workqueue.h>
+
+#define DISK_BYTES	(4UL << 20)
+#define BLOCKING	(GFP_NOFS | __GFP_MOVABLE)
+#define NONBLOCKING	(GFP_NOWAIT | __GFP_MOVABLE)
+
+static atomic_t nr_reads;
+
+static void getblk_submit_bio(struct bio *bio)
+{
+	if (bio_op(bio) == REQ_OP_READ) {
+		zero_fill_bio(bio);
+		atomic_inc(&nr_reads);
+	}
+	bio_endio(bio);
+}
+
+static const struct block_device_operations getblk_ops = {
+	.owner		= THIS_MODULE,
+	.submit_bio	= getblk_submit_bio,
+};
+
+struct getblk_disk {
+	struct gendisk *disk;
+	struct file *file;
+	struct block_device *bdev;
+	unsigned int size;
+};
+
+static int getblk_init(struct kunit *test)
+{
+	struct getblk_disk *d = kunit_kzalloc(test, sizeof(*d), GFP_KERNEL);
+	int ret;
+
+	if (!d)
+		return -ENOMEM;
+	d->disk = blk_alloc_disk(NULL, NUMA_NO_NODE);
+	if (IS_ERR(d->disk))
+		return PTR_ERR(d->disk);
+	d->disk->fops = &getblk_ops;
+	d->disk->flags |= GENHD_FL_NO_PART;
+	strscpy(d->disk->disk_name, "kunit-getblk");
+	set_capacity(d->disk, DISK_BYTES >> SECTOR_SHIFT);
+	ret = add_disk(d->disk);
+	if (ret)
+		goto put;
+	d->file = bdev_file_open_by_dev(disk_devt(d->disk),
+					BLK_OPEN_READ | BLK_OPEN_WRITE, d, NULL);
+	if (IS_ERR(d->file)) {
+		ret = PTR_ERR(d->file);
+		del_gendisk(d->disk);
+		goto put;
+	}
+	d->bdev = file_bdev(d->file);
+	test->priv = d;
+	return 0;
+put:
+	put_disk(d->disk);
+	return ret;
+}
+
+static void getblk_exit(struct kunit *test)
+{
+	struct getblk_disk *d = test->priv;
+
+	if (!d)
+		return;
+	bdev_fput(d->file);
+	/* The last reference of the file is put by task work or a worker. */
+	flush_delayed_fput();
+	del_gendisk(d->disk);
+	put_disk(d->disk);
+}
+
+/* Nothing cached, neither pages nor in the CPUs' lists of recent buffers. */
+static void empty_cache(struct kunit *test)
+{
+	struct getblk_disk *d = test->priv;
+
+	invalidate_bdev(d->bdev);
+	KUNIT_ASSERT_EQ(test, d->bdev->bd_mapping->nrpages, 0);
+}
+
+static void use_block_size(struct kunit *test, unsigned int size)
+{
+	struct getblk_disk *d = test->priv;
+
+	KUNIT_ASSERT_EQ(test, set_blocksize(d->file, size), 0);
+	d->size = size;
+	empty_cache(test);
+}
+
+static unsigned int folio_marks(struct folio *folio)
+{
+	/* Activation waits in a batch. */
+	lru_add_drain_all();
+#ifdef CONFIG_LRU_GEN
+	if (lru_gen_enabled())
+		return folio_lru_refs(folio);
+#endif
+	return 2 * folio_test_active(folio) + folio_test_referenced(folio);
+}
+
+static struct buffer_head *getblk(struct kunit *test, sector_t block, gfp_t gfp)
+{
+	struct getblk_disk *d = test->priv;
+	struct buffer_head *bh = bdev_getblk(d->bdev, block, d->size, gfp);
+
+	KUNIT_ASSERT_NOT_NULL(test, bh);
+	KUNIT_EXPECT_EQ(test, bh->b_blocknr, block);
+	KUNIT_EXPECT_EQ(test, bh->b_size, d->size);
+	KUNIT_EXPECT_PTR_EQ(test, bh->b_bdev, d->bdev);
+	KUNIT_EXPECT_TRUE(test, buffer_mapped(bh));
+	KUNIT_EXPECT_FALSE(test, folio_test_locked(bh->b_folio));
+	return bh;
+}
+
+/* Use a block once and say how often its folio is marked then. */
+static unsigned int marks_after_use(struct kunit *test, sector_t block, gfp_t gfp)
+{
+	struct buffer_head *bh = getblk(test, block, gfp);
+	unsigned int marks = folio_marks(bh->b_folio);
+
+	brelse(bh);
+	return marks;
+}
+
+/* Somebody has read the device through its page cache: a folio, no buffers. */
+static struct folio *add_bare_folio(struct kunit *test, pgoff_t index)
+{
+	struct getblk_disk *d = test->priv;
+	struct address_space *mapping = d->bdev->bd_mapping;
+	struct folio *folio;
+
+	folio = __filemap_get_folio(mapping, index, FGP_LOCK | FGP_CREAT, GFP_KERNEL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
+	folio_unlock(folio);
+	KUNIT_ASSERT_EQ(test, folio_marks(folio), 0);
+	return folio;
+}
+
+struct getblk_case {
+	const char *name;
+	unsigned int size;
+	gfp_t gfp;
+};
+
+static const struct getblk_case getblk_cases[] = {
+	{ "512 bytes, may block", 512, BLOCKING },
+	{ "512 bytes, may not", 512, NONBLOCKING },
+	{ "1024 bytes, may block", 1024, BLOCKING },
+	{ "1024 bytes, may not", 1024, NONBLOCKING },
+	{ "a page, may block", PAGE_SIZE, BLOCKING },
+	{ "a page, may not", PAGE_SIZE, NONBLOCKING },
+};
+
+KUNIT_ARRAY_PARAM_DESC(getblk, getblk_cases, name);
+
+/* One mark for the use that creates, one for each that follows. */
+static void a_miss_marks_once(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	unsigned int per_page = PAGE_SIZE / c->size;
+
+	use_block_size(test, c->size);
+	for (sector_t block = 0; block < 4 * per_page; block += per_page) {
+		sector_t last = block + per_page - 1;
+
+		KUNIT_EXPECT_EQ(test, marks_after_use(test, last, c->gfp), 1);
+		/* From the CPU's list, then from the page cache. */
+		KUNIT_EXPECT_EQ(test, marks_after_use(test, last, c->gfp), 2);
+		invalidate_bh_lrus();
+		KUNIT_EXPECT_EQ(test, marks_after_use(test, block, c->gfp), 3);
+	}
+}
+
+/* Every block of a folio is the right buffer, whichever of them creates it. */
+static void every_block_has_its_place(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	unsigned int per_page = PAGE_SIZE / c->size;
+
+	use_block_size(test, c->size);
+	for (unsigned int first = 0; first < per_page; first++) {
+		struct buffer_head *maker = getblk(test, 3 * per_page + first, c->gfp);
+
+		KUNIT_EXPECT_EQ(test, bh_offset(maker), first * c->size);
+		for (unsigned int i = 0; i < per_page; i++) {
+			struct buffer_head *bh = getblk(test, 3 * per_page + i, c->gfp);
+
+			KUNIT_EXPECT_PTR_EQ(test, bh->b_folio, maker->b_folio);
+			KUNIT_EXPECT_EQ(test, bh_offset(bh), i * c->size);
+			brelse(bh);
+		}
+		brelse(maker);
+		empty_cache(test);
+	}
+}
+
+/* The folio is there without buffers: to get them is one use, too. */
+static void a_folio_without_buffers_is_marked_once(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct folio *folio;
+
+	use_block_size(test, c->size);
+	folio = add_bare_folio(test, 0);
+	KUNIT_EXPECT_EQ(test, marks_after_use(test, 0, c->gfp), 1);
+	folio_put(folio);
+}
+
+/* The buffers are there, but not mapped, as after a device that was shorter. */
+static void an_unmapped_buffer_is_marked_once(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct buffer_head *bh;
+	struct folio *folio;
+
+	use_block_size(test, c->size);
+	folio = add_bare_folio(test, 0);
+	folio_lock(folio);
+	create_empty_buffers(folio, c->size, 0);
+	folio_unlock(folio);
+	bh = getblk(test, 0, c->gfp);
+	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
+	brelse(bh);
+	folio_put(folio);
+}
+
+static void nothing_beyond_the_end(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct getblk_disk *d = test->priv;
+	sector_t blocks = DISK_BYTES / c->size;
+
+	use_block_size(test, c->size);
+	KUNIT_EXPECT_EQ(test, marks_after_use(test, blocks - 1, c->gfp), 1);
+	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, blocks, c->size, c->gfp));
+	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, U64_MAX / c->size, c->size, c->gfp));
+	KUNIT_EXPECT_NULL(test, bdev_getblk_ahead(d->bdev, blocks, c->size, c->gfp));
+}
+
+static struct buffer_head *held;
+static struct folio *locked_folio;
+
+static void release_held(struct work_struct *work)
+{
+	brelse(held);
+}
+
+static DECLARE_DELAYED_WORK(release_held_work, release_held);
+
+/* Buffers of another size that are in use are waited for, then replaced. */
+static void busy_buffers_of_another_size(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct getblk_disk *d = test->priv;
+	struct buffer_head *bh;
+
+	if (c->size == PAGE_SIZE)
+		kunit_skip(test, "for sizes below a page");
+	use_block_size(test, PAGE_SIZE);
+	held = getblk(test, 0, c->gfp);
+	invalidate_bh_lrus();
+	/* What set_blocksize() does, but for the truncation. */
+	d->bdev->bd_mapping->host->i_blkbits = blksize_bits(c->size);
+	d->size = c->size;
+	schedule_delayed_work(&release_held_work, HZ / 10);
+	bh = getblk(test, 1, c->gfp);
+	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&release_held_work));
+	KUNIT_EXPECT_EQ(test, bh_offset(bh), c->size);
+	brelse(bh);
+	flush_delayed_work(&release_held_work);
+	empty_cache(test);
+}
+
+static void end_migration(struct work_struct *work)
+{
+	struct buffer_head *head = folio_buffers(locked_folio);
+
+	clear_bit_unlock(BH_Migrate, &head->b_state);
+	folio_unlock(locked_folio);
+}
+
+static DECLARE_DELAYED_WORK(end_migration_work, end_migration);
+
+/* Who may not sleep for the look-up passes by a folio under migration. */
+static void migration_is_waited_for(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct buffer_head *bh, *head;
+
+	use_block_size(test, c->size);
+	KUNIT_ASSERT_EQ(test, marks_after_use(test, 0, c->gfp), 1);
+	bh = getblk(test, 0, c->gfp);
+	locked_folio = bh->b_folio;
+	brelse(bh);
+	KUNIT_ASSERT_EQ(test, folio_marks(locked_folio), 2);
+	invalidate_bh_lrus();
+
+	folio_lock(locked_folio);
+	head = folio_buffers(locked_folio);
+	set_bit(BH_Migrate, &head->b_state);
+	schedule_delayed_work(&end_migration_work, HZ / 10);
+	bh = getblk(test, 0, c->gfp);
+	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&end_migration_work));
+	KUNIT_EXPECT_PTR_EQ(test, bh->b_folio, locked_folio);
+	KUNIT_EXPECT_EQ(test, folio_marks(locked_folio), 3);
+	brelse(bh);
+	flush_delayed_work(&end_migration_work);
+}
+
+/* Read ahead, then used once: one read and one mark, whenever that is. */
+static void readahead_is_no_use(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct getblk_disk *d = test->priv;
+	struct buffer_head *bh;
+	struct folio *folio;
+
+	use_block_size(test, c->size);
+	atomic_set(&nr_reads, 0);
+	__breadahead(d->bdev, 1, c->size);
+	KUNIT_EXPECT_EQ(test, atomic_read(&nr_reads), 1);
+	__breadahead(d->bdev, 1, c->size);
+	KUNIT_EXPECT_EQ(test, atomic_read(&nr_reads), 1);
+
+	folio = filemap_get_folio(d->bdev->bd_mapping, c->size >> PAGE_SHIFT);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
+	KUNIT_EXPECT_EQ(test, folio_marks(folio), 0);
+
+	bh = __bread_gfp(d->bdev, 1, c->size, __GFP_MOVABLE);
+	KUNIT_ASSERT_NOT_NULL(test, bh);
+	KUNIT_EXPECT_TRUE(test, buffer_uptodate(bh));
+	KUNIT_EXPECT_EQ(test, atomic_read(&nr_reads), 1);
+	KUNIT_EXPECT_PTR_EQ(test, bh->b_folio, folio);
+	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
+
+	/* It is in the CPU's list now, where readahead leaves no mark either. */
+	__breadahead(d->bdev, 1, c->size);
+	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
+	invalidate_bh_lrus();
+	__breadahead(d->bdev, 1, c->size);
+	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
+	brelse(bh);
+	folio_put(folio);
+}
+
+/* What is used stays in the CPU's list, however much is read ahead. */
+static void readahead_holds_no_buffers(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct getblk_disk *d = test->priv;
+	struct buffer_head *bh, *ahead;
+
+	use_block_size(test, c->size);
+	bh = getblk(test, 0, c->gfp);
+	/* Ours and the list's. */
+	KUNIT_EXPECT_EQ(test, atomic_read(&bh->b_count), 2);
+	for (sector_t block = 1; block <= 64; block++) {
+		ahead = bdev_getblk_ahead(d->bdev, block, c->size, c->gfp);
+		KUNIT_ASSERT_NOT_NULL(test, ahead);
+		KUNIT_EXPECT_EQ(test, ahead->b_blocknr, block);
+		KUNIT_EXPECT_EQ(test, atomic_read(&ahead->b_count), 1);
+		brelse(ahead);
+	}
+	KUNIT_EXPECT_EQ(test, atomic_read(&bh->b_count), 2);
+	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 1);
+	brelse(bh);
+}
+
+#define NR_RACERS	4
+#define NR_RACES	2000
+
+struct racer {
+	struct getblk_disk *d;
+	struct completion done;
+	unsigned int seed;
+	gfp_t gfp;
+	int wrong;
+};
+
+static int race(void *data)
+{
+	struct racer *r = data;
+
+	for (int i = 0; i < NR_RACES; i++) {
+		struct buffer_head *bh;
+		sector_t block;
+
+		r->seed = r->seed * 1664525 + 1013904223;
+		block = (r->seed >> 16) % 32;
+		bh = bdev_getblk(r->d->bdev, block, r->d->size, r->gfp);
+		if (bh) {
+			r->wrong += bh->b_blocknr != block ||
+				    bh->b_size != r->d->size ||
+				    !buffer_mapped(bh) ||
+				    atomic_read(&bh->b_count) < 1 ||
+				    bh->b_folio->mapping != r->d->bdev->bd_mapping;
+			brelse(bh);
+		}
+		if (block == 7)
+			invalidate_bdev(r->d->bdev);
+		cond_resched();
+	}
+	complete(&r->done);
+	return 0;
+}
+
+/* Creators, users and invalidation against each other. */
+static void racing_for_the_same_blocks(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct racer *r = kunit_kcalloc(test, NR_RACERS, sizeof(*r), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, r);
+	use_block_size(test, c->size);
+	for (int i = 0; i < NR_RACERS; i++) {
+		struct task_struct *task;
+
+		r[i].d = test->priv;
+		r[i].seed = i + 1;
+		r[i].gfp = c->gfp;
+		init_completion(&r[i].done);
+		task = kthread_run(race, &r[i], "getblk-race/%d", i);
+		if (IS_ERR(task)) {
+			KUNIT_FAIL(test, "no thread %d", i);
+			complete(&r[i].done);
+		}
+	}
+	for (int i = 0; i < NR_RACERS; i++) {
+		wait_for_completion(&r[i].done);
+		KUNIT_EXPECT_EQ(test, r[i].wrong, 0);
+	}
+	empty_cache(test);
+}
+
+static struct kunit_case getblk_kunit_cases[] = {
+	KUNIT_CASE_PARAM(a_miss_marks_once, getblk_gen_params),
+	KUNIT_CASE_PARAM(every_block_has_its_place, getblk_gen_params),
+	KUNIT_CASE_PARAM(a_folio_without_buffers_is_marked_once, getblk_gen_params),
+	KUNIT_CASE_PARAM(an_unmapped_buffer_is_marked_once, getblk_gen_params),
+	KUNIT_CASE_PARAM(nothing_beyond_the_end, getblk_gen_params),
+	KUNIT_CASE_PARAM(busy_buffers_of_another_size, getblk_gen_params),
+	KUNIT_CASE_PARAM(migration_is_waited_for, getblk_gen_params),
+	KUNIT_CASE_PARAM(readahead_is_no_use, getblk_gen_params),
+	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
+	KUNIT_CASE_PARAM(racing_for_the_same_blocks, getblk_gen_params),
+	{ }
+};
+
+static struct kunit_suite bdev_getblk_suite = {
+	.name = "bdev_getblk",
+	.init = getblk_init,
+	.exit = getblk_exit,
+	.test_cases = getblk_kunit_cases,
+};
+
+kunit_test_suite(bdev_getblk_suite);

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * NUMA balancing and demotion: with what flags their targets are allocated, and
+ * when a node has room for a folio.
+ *
+ * The nodes are made up. Nothing here allocates from one.
+ */
+#include <kunit/test.h>
+#include <linux/gfp.h>
+#include <linux/mmzone.h>
+
+#include "../internal.h"
+#include "../numa_target.h"
+
+#define HIGH		1000
+#define RESERVE		100
+
+/* Neither reclaim nor reserves nor other nodes nor a warning, whatever the order. */
+static void misplaced_flags(struct kunit *test)
+{
+	for (unsigned int order = 0; order < NR_PAGE_ORDERS; order++) {
+		gfp_t gfp = misplaced_folio_gfp(order);
+
+		KUNIT_EXPECT_EQ(test, (__force u32)(gfp & __GFP_RECLAIM), 0);
+		KUNIT_EXPECT_TRUE(test, gfp & __GFP_THISNODE);
+		KUNIT_EXPECT_TRUE(test, gfp & __GFP_NOMEMALLOC);
+		KUNIT_EXPECT_TRUE(test, gfp & __GFP_NOWARN);
+		KUNIT_EXPECT_EQ(test, (__force u32)(gfp & (__GFP_HIGH | __GFP_MEMALLOC |
+							   __GFP_NOFAIL | __GFP_RETRY_MAYFAIL |
+							   __GFP_ACCOUNT)), 0);
+		/* What the room was tested for: movable, highest zone included. */
+		KUNIT_EXPECT_TRUE(test, gfp & __GFP_MOVABLE);
+		KUNIT_EXPECT_EQ(test, gfp_zone(gfp), gfp_zone(GFP_HIGHUSER_MOVABLE));
+		if (order)
+			KUNIT_EXPECT_TRUE(test, gfp & __GFP_COMP);
+	}
+}
+
+/* A large folio's target wakes kswapd, and reclaims, if a single page's does. */
+static void demotion_keeps_its_wake(struct kunit *test)
+{
+	gfp_t quiet = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) | __GFP_NOMEMALLOC |
+		      __GFP_THISNODE;
+	gfp_t gfp = large_migration_gfp(quiet | GFP_NOWAIT);
+
+	KUNIT_EXPECT_EQ(test, (__force u32)(gfp & __GFP_RECLAIM),
+			(__force u32)__GFP_KSWAPD_RECLAIM);
+	KUNIT_EXPECT_EQ(test, (__force u32)(gfp & GFP_TRANSHUGE_LIGHT),
+			(__force u32)GFP_TRANSHUGE_LIGHT);
+	KUNIT_EXPECT_TRUE(test, gfp & __GFP_THISNODE);
+
+	/* Who wants no reclaim at all gets none. */
+	gfp = large_migration_gfp(quiet);
+	KUNIT_EXPECT_EQ(test, (__force u32)(gfp & __GFP_RECLAIM), 0);
+}
+
+/* Migrations that may reclaim have the flags of a huge page fault, as ever. */
+static void others_reclaim_directly(struct kunit *test)
+{
+	static const gfp_t callers[] = {
+		GFP_HIGHUSER_MOVABLE | __GFP_THISNODE,
+		GFP_USER | __GFP_MOVABLE | __GFP_RETRY_MAYFAIL,
+		GFP_HIGHUSER_MOVABLE & ~__GFP_KSWAPD_RECLAIM,
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(callers); i++)
+		KUNIT_EXPECT_EQ(test, (__force u32)large_migration_gfp(callers[i]),
+				(__force u32)((callers[i] & ~__GFP_RECLAIM) | GFP_TRANSHUGE));
+}
+
+/* A node without zones, and zones to add to it. */
+static struct pglist_data *new_node(struct kunit *test)
+{
+	struct pglist_data *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, pgdat);
+	return pgdat;
+}
+
+static struct zone *add_zone(struct pglist_data *pgdat, enum zone_type type,
+			     unsigned long free)
+{
+	struct zone *zone = &pgdat->node_zones[type];
+
+	zone->_watermark[WMARK_MIN] = HIGH / 2;
+	zone->_watermark[WMARK_LOW] = HIGH * 3 / 4;
+	zone->_watermark[WMARK_HIGH] = HIGH;
+	zone->lowmem_reserve[ZONE_MOVABLE] = RESERVE;
+	atomic_long_set(&zone->managed_pages, 100000);
+	atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], free);
+	for (int order = 0; order < NR_PAGE_ORDERS; order++)
+		for (int mt = 0; mt < MIGRATE_TYPES; mt++)
+			INIT_LIST_HEAD(&zone->free_area[order].free_list[mt]);
+	pgdat->nr_zones = max_t(int, pgdat->nr_zones, type + 1);
+	return zone;
+}
+
+/* A free block; the zone's free pages are set apart from it. */
+static void add_block(struct kunit *test, struct zone *zone, unsigned int order, int mt)
+{
+	struct list_head *block = kunit_kzalloc(test, sizeof(*block), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, block);
+	list_add(block, &zone->free_area[order].free_list[mt]);
+	zone->free_area[order].nr_free++;
+}
+
+/* Free memory: the high watermark and the zone's reserve stay, for every order. */
+static void room_by_free_pages(struct kunit *test)
+{
+	for (unsigned int order = 0; order < NR_PAGE_ORDERS; order++) {
+		unsigned long enough = HIGH + RESERVE + (1UL << order) + 1;
+		struct pglist_data *pgdat = new_node(test);
+		struct zone *zone = add_zone(pgdat, ZONE_NORMAL, enough);
+
+		add_block(test, zone, MAX_PAGE_ORDER, MIGRATE_MOVABLE);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_HAS_ROOM);
+		/* The line is where it is for as many single pages. */
+		KUNIT_EXPECT_TRUE(test, zone_watermark_ok(zone, 0, HIGH + (1UL << order),
+							  ZONE_MOVABLE, ALLOC_CMA));
+		atomic_long_dec(&zone->vm_stat[NR_FREE_PAGES]);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
+		KUNIT_EXPECT_FALSE(test, zone_watermark_ok(zone, 0, HIGH + (1UL << order),
+							   ZONE_MOVABLE, ALLOC_CMA));
+		/* A boosted watermark counts. */
+		atomic_long_add(51, &zone->vm_stat[NR_FREE_PAGES]);
+		zone->watermark_boost = 50;
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_HAS_ROOM);
+		zone->watermark_boost = 51;
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
+		zone->watermark_boost = 0;
+		/* Pages kept for atomic allocations do not. */
+		zone->nr_free_highatomic = 51;
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
+	}
+}
+
+/* Free blocks: one of the order or above, and all of them for a single page. */
+static void room_by_order(struct kunit *test)
+{
+	for (unsigned int order = 0; order < NR_PAGE_ORDERS; order++) {
+		struct pglist_data *pgdat = new_node(test);
+		struct zone *zone = add_zone(pgdat, ZONE_NORMAL, 50000);
+
+		if (order)
+			add_block(test, zone, order - 1, MIGRATE_MOVABLE);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order),
+				order ? TARGET_FRAGMENTED : TARGET_HAS_ROOM);
+		add_block(test, zone, order, MIGRATE_MOVABLE);
+		for (unsigned int smaller = 0; smaller <= order; smaller++)
+			KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, smaller),
+					TARGET_HAS_ROOM);
+		/* Without the pages it is full, whatever lies in the lists. */
+		atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], HIGH);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
+	}
+}
+
+/* The blocks that a movable allocation may take, and no others. */
+static void room_by_migratetype(struct kunit *test)
+{
+	for (int mt = 0; mt < MIGRATE_TYPES; mt++) {
+		struct pglist_data *pgdat = new_node(test);
+		struct zone *zone = add_zone(pgdat, ZONE_NORMAL, 50000);
+		bool usable = mt < MIGRATE_PCPTYPES;
+
+		if (IS_ENABLED(CONFIG_CMA))
+			usable |= is_migrate_cma(mt);
+		add_block(test, zone, 3, mt);
+		KUNIT_EXPECT_EQ_MSG(test, numa_target_room(pgdat, 3),
+				    usable ? TARGET_HAS_ROOM : TARGET_FRAGMENTED,
+				    "migratetype %d", mt);
+	}
+}
+
+/* One zone with room is enough; one with pages and another with a block is not. */
+static void room_in_one_zone(struct kunit *test)
+{
+	struct pglist_data *pgdat = new_node(test);
+	struct zone *normal, *movable;
+
+	KUNIT_EXPECT_EQ_MSG(test, numa_target_room(pgdat, 0), TARGET_FULL, "no zones");
+	normal = add_zone(pgdat, ZONE_NORMAL, HIGH);
+	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 0), TARGET_FULL);
+	movable = add_zone(pgdat, ZONE_MOVABLE, 50000);
+	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 0), TARGET_HAS_ROOM);
+	add_block(test, normal, 9, MIGRATE_MOVABLE);
+	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_FRAGMENTED);
+	add_block(test, movable, 9, MIGRATE_MOVABLE);
+	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_HAS_ROOM);
+
+	/* A node of movable memory only. */
+	atomic_long_set(&normal->managed_pages, 0);
+	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_HAS_ROOM);
+	/* Memory that goes away does not count, whatever its lists still hold. */
+	atomic_long_set(&movable->managed_pages, 0);
+	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_FULL);
+	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 0), TARGET_FULL);
+}
+
+static struct kunit_case numa_target_cases[] = {
+	KUNIT_CASE(misplaced_flags),
+	KUNIT_CASE(demotion_keeps_its_wake),
+	KUNIT_CASE(others_reclaim_directly),
+	KUNIT_CASE(room_by_free_pages),
+	KUNIT_CASE(room_by_order),
+	KUNIT_CASE(room_by_migratetype),
+	KUNIT_CASE(room_in_one_zone),
+	{ }
+};
+
+static struct kunit_suite numa_target_suite = {
+	.name = "numa_target",
+	.test_cases = numa_target_cases,
+};
+
+kunit_test_suite(numa_target_suite);

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Dirty file folios in reclaim: none is written there, whoever reclaims, and
+ * one that was met is freed by the next pass once it is clean.
+ *
+ * What reclaim writes is told by mm_vmscan_write_folio events: anonymous memory
+ * and shmem may be among it, and is, to show that the events work. Clean folios
+ * are told from others by cachestat(2).
+ *
+ * Needs root and scratch disks (see reclaim_scene.h); zram for something that
+ * reclaim may write.
+ */
+#include "kselftest_harness.h"
+#include "reclaim_scene.h"
+
+#include <asm/unistd.h>
+#include <linux/mman.h>
+#include <sys/swap.h>
+
+#define EVENT		"vmscan/mm_vmscan_write_folio"
+/* RECLAIM_WB_ANON and RECLAIM_WB_FILE, fixed since the event has flags. */
+#define ANON_ONLY	"reclaim_flags & 1"
+#define FILE_ONLY	"reclaim_flags & 2"
+#define PAGE		4096L
+
+#ifndef __NR_cachestat
+#define __NR_cachestat	451
+#endif
+
+FIXTURE(dirty) {
+	struct scene s;
+	struct scratch *disk;
+	char anon[96], file[96];	/* trace instances */
+	int zram;
+	bool swap;
+};
+
+FIXTURE_VARIANT(dirty) {
+	const char *fs, *disk;
+};
+
+FIXTURE_VARIANT_ADD(dirty, ext4) { "ext4", "RECLAIM_DISK_EXT4" };
+FIXTURE_VARIANT_ADD(dirty, xfs) { "xfs", "RECLAIM_DISK_XFS" };
+FIXTURE_VARIANT_ADD(dirty, btrfs) { "btrfs", "RECLAIM_DISK_BTRFS" };
+FIXTURE_VARIANT_ADD(dirty, f2fs) { "f2fs", "RECLAIM_DISK_F2FS" };
+
+FIXTURE_SETUP(dirty)
+{
+	self->zram = -1;
+	if (!scene_setup(&self->s, "reclaim_dirty"))
+		SKIP(return, "%s", self->s.why);
+	self->disk = scene_disk(&self->s, variant->disk);
+	if (!self->disk || !scratch_mount(&self->s, self->disk, variant->fs))
+		SKIP(return, "%s", self->s.why);
+	ASSERT_EQ(0, scene_cgroup(&self->s, 0));
+	sync();
+}
+
+FIXTURE_TEARDOWN(dirty)
+{
+	char text[64];
+
+	trace_close(self->anon);
+	trace_close(self->file);
+	snprintf(text, sizeof(text), "/dev/zram%d", self->zram);
+	if (self->swap)
+		swapoff(text);
+	snprintf(text, sizeof(text), "%d", self->zram);
+	if (self->zram >= 0)
+		write_text("/sys/class/zram-control/hot_remove", text);
+	scene_teardown(&self->s);
+}
+
+/* 128 MiB of swap on a zram device of our own. */
+static bool swap_on(int *zram)
+{
+	char text[96];
+
+	if (read_text("/sys/class/zram-control/hot_add", text, sizeof(text)))
+		return false;
+	*zram = atoi(text);
+	snprintf(text, sizeof(text), "/sys/block/zram%d/disksize", *zram);
+	if (write_text(text, "128M"))
+		return false;
+	snprintf(text, sizeof(text), "/dev/zram%d", *zram);
+	return !shell("mkswap %s >/dev/null", text) && !swapon(text, 0);
+}
+
+/* Write and map files, and use anonymous and shared memory, beyond the limit. */
+static int load(const char *dir)
+{
+	const size_t mem = 20 * MIB;
+	char path[PATH_MAX];
+	char *anon, *shared, *map;
+	int fd;
+
+	anon = mmap(NULL, mem, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, mem, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	snprintf(path, sizeof(path), "%s/mapped", dir);
+	fd = open(path, O_CREAT | O_RDWR, 0600);
+	if (fd < 0 || ftruncate(fd, mem))
+		return 1;
+	map = mmap(NULL, mem, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (anon == MAP_FAILED || shared == MAP_FAILED || map == MAP_FAILED)
+		return 2;
+	for (int round = 0; round < 2; round++) {
+		for (size_t at = 0; at < mem; at += PAGE) {
+			anon[at] = round + 1;
+			shared[at] = round + 1;
+			map[at] = round + 1;
+		}
+		snprintf(path, sizeof(path), "%s/written%d", dir, round);
+		if (fill_file(path, 48))
+			return 3;
+	}
+	return 0;
+}
+
+TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
+{
+	long met, refused, written, wrong;
+	struct scene *s = &self->s;
+	char path[PATH_MAX];
+	pid_t pid;
+
+	self->swap = swap_on(&self->zram);
+	if (!self->swap)
+		ksft_print_msg("no swap on zram: nothing shows that the events work\n");
+	ASSERT_TRUE(trace_open(self->anon, sizeof(self->anon), "reclaim_dirty_anon",
+			       EVENT, ANON_ONLY));
+	ASSERT_TRUE(trace_open(self->file, sizeof(self->file), "reclaim_dirty_file",
+			       EVENT, FILE_ONLY));
+	met = read_figure("/proc/vmstat", "nr_vmscan_immediate_reclaim");
+	refused = read_figure("/proc/vmstat", "reclaim_writepages");
+
+	/* Reclaim of a cgroup, by those who charge it and by request. */
+	ASSERT_EQ(0, cgroup_write(s, 0, "memory.max", "40M"));
+	pid = fork_into(s, 0);
+	if (!pid)
+		_exit(load(self->disk->dir));
+	for (;;) {
+		siginfo_t info = {};
+
+		if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid)
+			break;
+		cgroup_reclaim(s, 0, 4 * MIB);
+		nap(50);
+	}
+	ASSERT_EQ(0, wait_for(pid));
+
+	/* kswapd, and direct reclaim of the machine. */
+	write_text("/proc/sys/vm/drop_caches", "1");
+	snprintf(path, sizeof(path), "%s/more", self->disk->dir);
+	ASSERT_EQ(0, fill_file(path, 96));
+	ASSERT_EQ(0, hog(64));
+
+	written = trace_count(self->anon, "mm_vmscan_write_folio", NULL, NULL);
+	wrong = trace_count(self->file, "mm_vmscan_write_folio", NULL, NULL);
+	met = read_figure("/proc/vmstat", "nr_vmscan_immediate_reclaim") - met;
+	ksft_print_msg("dirty pages met: %ld; file folios written: %ld, others: %ld at least\n",
+		       met, wrong, written);
+	EXPECT_EQ(0, wrong);
+	EXPECT_GT(met, 0);
+	if (self->swap)
+		EXPECT_GT(written, 0);
+	EXPECT_EQ(refused, read_figure("/proc/vmstat", "reclaim_writepages"));
+}
+
+struct cached {
+	unsigned long pages, dirty, writeback, evicted, recently_evicted;
+};
+
+static bool cached(const char *path, struct cached *c)
+{
+	struct { unsigned long off, len; } range = {};
+	int fd = open(path, O_RDONLY);
+	bool ok = fd >= 0 && !syscall(__NR_cachestat, fd, &range, c, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* Dirty first, the rest after it: whoever takes from the tail meets what is dirty. */
+static int dirty_then_read(const char *dirty, const char *clean)
+{
+	static char buf[MIB];
+	int fd, ret = fill_file(dirty, 8);
+
+	fd = open(clean, O_RDONLY);
+	while (!ret && read(fd, buf, sizeof(buf)) > 0)
+		;
+	close(fd);
+	return ret;
+}
+
+/*
+ * The disk is slow while a cgroup's dirty folios are met, so that they stay.
+ * Once they are clean they must be the first that a second pass frees, before
+ * the clean ones, although these are older in no list.
+ */
+TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
+{
+	char dirty[PATH_MAX], clean[PATH_MAX], text[128];
+	struct cached d = {}, c = {}, d2 = {}, c2 = {};
+	long scanned, stolen, rotated;
+	struct scene *s = &self->s;
+	double until;
+	pid_t pid;
+
+	snprintf(dirty, sizeof(dirty), "%s/dirty", self->disk->dir);
+	snprintf(clean, sizeof(clean), "%s/clean", self->disk->dir);
+	ASSERT_EQ(0, fill_file(clean, 24));
+	sync();
+	write_text("/proc/sys/vm/drop_caches", "1");
+
+	snprintf(text, sizeof(text), "%s/cgroup.subtree_control", s->cgroups);
+	write_text(text, "+io");
+	snprintf(text, sizeof(text), "%s wbps=1048576", self->disk->bdi);
+	if (cgroup_write(s, 0, "io.max", text))
+		ksft_print_msg("no io.max: the disk is as fast as it is\n");
+	pid = fork_into(s, 0);
+	if (!pid)
+		_exit(dirty_then_read(dirty, clean));
+	ASSERT_EQ(0, wait_for(pid));
+	if (!cached(dirty, &d))
+		SKIP(return, "no cachestat(2)");
+	ASSERT_EQ(8 * (long)MIB / PAGE, d.dirty);
+
+	rotated = read_figure("/proc/vmstat", "pgrotated");
+	cgroup_reclaim(s, 0, MIB);
+	snprintf(text, sizeof(text), "%s wbps=max", self->disk->bdi);
+	cgroup_write(s, 0, "io.max", text);
+	for (until = seconds() + 20; seconds() < until; nap(50)) {
+		cached(dirty, &d);
+		if (!d.dirty && !d.writeback)
+			break;
+	}
+	ASSERT_EQ(0, d.dirty + d.writeback);
+	rotated = read_figure("/proc/vmstat", "pgrotated") - rotated;
+
+	cached(clean, &c);
+	ASSERT_GT(c.pages, 12 * (long)MIB / PAGE);
+	scanned = cgroup_figure(s, 0, "memory.stat", "pgscan");
+	stolen = cgroup_figure(s, 0, "memory.stat", "pgsteal");
+	if (d.pages)
+		cgroup_reclaim(s, 0, d.pages * PAGE);
+	scanned = cgroup_figure(s, 0, "memory.stat", "pgscan") - scanned;
+	stolen = cgroup_figure(s, 0, "memory.stat", "pgsteal") - stolen;
+	cached(dirty, &d2);
+	cached(clean, &c2);
+	ksft_print_msg("%ld pages rotated; then %ld scanned, %ld freed\n",
+		       rotated, scanned, stolen);
+	ksft_print_msg("cached before, after: once dirty %lu, %lu; clean %lu, %lu\n",
+		       d.pages, d2.pages, c.pages, c2.pages);
+	EXPECT_GT(rotated, 0);
+	/* A few may still wait on a CPU for their way to the tail. */
+	EXPECT_LE(d2.pages, d.pages / 8);
+	EXPECT_LE(c.pages - c2.pages, d.pages / 4 + 64);
+	EXPECT_LE(scanned, stolen + stolen / 2 + 64);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Reclaim starts the flushers of the dirty folios it has met, no others, and
+ * never fails to start one that is needed.
+ *
+ * Periodic writeback is off and the dirty limits are out of reach, so that only
+ * reclaim makes flushers write. Which ones is told by writeback_start events
+ * with reason=vmscan: by device, and by the cgroup of the writeback domain.
+ *
+ * Needs root, and two scratch disks or loop devices (see reclaim_scene.h).
+ */
+#include "kselftest_harness.h"
+#include "reclaim_scene.h"
+
+#include <signal.h>
+
+#define EVENT		"writeback/writeback_start"
+#define NR_WRITERS	4
+#define STRESS_SECONDS	8
+#define STALL_SECONDS	8
+
+/* Cgroups, and with two disks also disks. */
+enum { MET, OTHER };
+
+FIXTURE(flushers) {
+	struct scene s;
+	char trace[96];
+};
+
+FIXTURE_VARIANT(flushers) {
+	const char *fs;
+	bool one_disk;
+};
+
+FIXTURE_VARIANT_ADD(flushers, ext4_disks) { .fs = "ext4" };
+FIXTURE_VARIANT_ADD(flushers, xfs_disks) { .fs = "xfs" };
+/* Two cgroups that write to one disk: two writeback domains. */
+FIXTURE_VARIANT_ADD(flushers, ext4_domains) { .fs = "ext4", .one_disk = true };
+
+FIXTURE_SETUP(flushers)
+{
+	static const char * const disks[] = { "RECLAIM_DISK_EXT4", "RECLAIM_DISK_XFS" };
+
+	if (!scene_setup(&self->s, "reclaim_flushers"))
+		SKIP(return, "%s", self->s.why);
+	for (int i = MET; i <= (variant->one_disk ? MET : OTHER); i++) {
+		struct scratch *d = scene_disk(&self->s, disks[i]);
+
+		if (!d || !scratch_mount(&self->s, d, variant->fs))
+			SKIP(return, "%s", self->s.why);
+	}
+	for (int i = MET; i <= OTHER; i++)
+		ASSERT_EQ(0, scene_cgroup(&self->s, i));
+	/* What mkfs and mount have left. */
+	sync();
+	ASSERT_TRUE(trace_open(self->trace, sizeof(self->trace), "reclaim_flushers",
+			       EVENT, NULL));
+}
+
+FIXTURE_TEARDOWN(flushers)
+{
+	trace_close(self->trace);
+	scene_teardown(&self->s);
+}
+
+/* Starts by reclaim of what is ours of that number: a disk, or a domain of the one disk. */
+static long nr_starts(struct scene *s, const char *trace, int nr, bool one_disk)
+{
+	char bdi[64], cgroup[64];
+	struct stat st;
+
+	snprintf(bdi, sizeof(bdi), "bdi %s:", s->disk[one_disk ? 0 : nr].bdi);
+	if (!one_disk)
+		return trace_count(trace, bdi, "reason=vmscan", NULL);
+	if (stat(s->cgroup[nr], &st))
+		return -1;
+	snprintf(cgroup, sizeof(cgroup), "cgroup_ino=%lu\n", (unsigned long)st.st_ino);
+	return trace_count(trace, bdi, "reason=vmscan", cgroup);
+}
+
+static bool cgroup_writeback(struct scene *s)
+{
+	char path[128], has[256];
+
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", s->cgroups);
+	return !read_text(path, has, sizeof(has)) && strstr(has, "io");
+}
+
+/* One cgroup's dirty data is reclaimed; the other's must stay as it is. */
+TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
+{
+	double until = seconds() + 20;
+	struct scene *s = &self->s;
+	char path[PATH_MAX];
+	long met, other;
+
+	if (variant->one_disk && !cgroup_writeback(s))
+		SKIP(return, "no io controller in cgroup v2: a disk has one writeback domain");
+	for (int i = MET; i <= OTHER; i++) {
+		snprintf(path, sizeof(path), "%s/file%d",
+			 s->disk[variant->one_disk ? 0 : i].dir, i);
+		ASSERT_EQ(0, cgroup_fill(s, i, path, i == MET ? 32 : 16));
+	}
+	ASSERT_GE(cgroup_unclean(s, MET), 28 * (long)MIB);
+	ASSERT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
+	ASSERT_EQ(0, trace_count(self->trace, "reason=vmscan", NULL, NULL));
+
+	while (cgroup_unclean(s, MET) > (long)MIB && seconds() < until) {
+		cgroup_reclaim(s, MET, 24 * MIB);
+		nap(100);
+	}
+	EXPECT_LE(cgroup_unclean(s, MET), (long)MIB);
+	met = nr_starts(s, self->trace, MET, variant->one_disk);
+	other = nr_starts(s, self->trace, OTHER, variant->one_disk);
+	ksft_print_msg("runs for reclaim: %ld of what it met, %ld of the other\n", met, other);
+	EXPECT_GT(met, 0);
+	EXPECT_EQ(0, other);
+	EXPECT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
+}
+
+FIXTURE(stress) {
+	struct scene s;
+	char trace[96];
+	unsigned long *progress;	/* MiB written, a writer each */
+	pid_t writer[NR_WRITERS];
+};
+
+FIXTURE_VARIANT(stress) {
+	bool stacked;
+};
+
+FIXTURE_VARIANT_ADD(stress, two_disks) { };
+/* A filesystem on a loop device on a file of the first disk. */
+FIXTURE_VARIANT_ADD(stress, loop_on_a_disk) { .stacked = true };
+
+FIXTURE_SETUP(stress)
+{
+	struct scene *s = &self->s;
+	struct scratch *d;
+
+	if (!scene_setup(s, "reclaim_flushers"))
+		SKIP(return, "%s", s->why);
+	d = scene_disk(s, "RECLAIM_DISK_EXT4");
+	if (!d || !scratch_mount(s, d, "ext4"))
+		SKIP(return, "%s", s->why);
+	if (variant->stacked) {
+		setenv("TMPDIR", d->dir, 1);
+		d = scene_disk(s, "no such variable: a loop device");
+	} else {
+		d = scene_disk(s, "RECLAIM_DISK_XFS");
+	}
+	if (!d || !scratch_mount(s, d, "ext4"))
+		SKIP(return, "%s", s->why);
+	for (int i = 0; i < NR_WRITERS; i++) {
+		ASSERT_EQ(0, scene_cgroup(s, i));
+		ASSERT_EQ(0, cgroup_write(s, i, "memory.max", "24M"));
+		cgroup_write(s, i, "memory.swap.max", "0");
+	}
+	self->progress = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			      -1, 0);
+	ASSERT_NE(MAP_FAILED, self->progress);
+	ASSERT_TRUE(trace_open(self->trace, sizeof(self->trace), "reclaim_flushers",
+			       EVENT, NULL));
+}
+
+FIXTURE_TEARDOWN(stress)
+{
+	for (int i = 0; i < NR_WRITERS; i++) {
+		if (self->writer[i] > 0) {
+			kill(self->writer[i], SIGKILL);
+			waitpid(self->writer[i], NULL, 0);
+		}
+	}
+	trace_close(self->trace);
+	scene_teardown(&self->s);
+}
+
+/*
+ * Clean file pages that are locked keep the cgroup's share of dirty pages below
+ * the limit at which the writer itself would wake the flusher.
+ */
+static void writer(const char *clean, const char *path, unsigned long *progress)
+{
+	static char buf[MIB];
+	int fd = open(clean, O_RDONLY);
+	char *p = mmap(NULL, 6 * MIB, PROT_READ, MAP_SHARED, fd, 0);
+
+	if (fd < 0 || p == MAP_FAILED || mlock(p, 6 * MIB))
+		_exit(1);
+	fd = open(path, O_CREAT | O_RDWR, 0600);
+	for (unsigned long i = 0; fd >= 0; i++) {
+		memset(buf, i | 1, sizeof(buf));
+		if (pwrite(fd, buf, MIB, (i % 40) * MIB) != MIB)
+			break;
+		__atomic_fetch_add(progress, 1, __ATOMIC_RELAXED);
+	}
+	_exit(2);
+}
+
+/* No writer is killed or stuck, whoever starts whose flusher. */
+TEST_F_TIMEOUT(stress, writers_always_go_on, 120)
+{
+	double end, moved[NR_WRITERS], longest = 0;
+	unsigned long was[NR_WRITERS] = {}, total = 0;
+	unsigned int poke = 0;
+	struct scene *s = &self->s;
+	char clean[PATH_MAX], path[PATH_MAX];
+
+	for (int i = 0; i < NR_WRITERS; i++) {
+		snprintf(clean, sizeof(clean), "%s/clean%d", s->disk[i % 2].dir, i);
+		ASSERT_EQ(0, fill_file(clean, 6));
+	}
+	sync();
+	write_text("/proc/sys/vm/drop_caches", "1");
+	for (int i = 0; i < NR_WRITERS; i++) {
+		snprintf(clean, sizeof(clean), "%s/clean%d", s->disk[i % 2].dir, i);
+		snprintf(path, sizeof(path), "%s/file%d", s->disk[i % 2].dir, i);
+		self->writer[i] = fork_into(s, i);
+		if (!self->writer[i])
+			writer(clean, path, self->progress + i);
+		moved[i] = seconds();
+	}
+	for (end = seconds() + STRESS_SECONDS; seconds() < end; nap(200)) {
+		for (int i = 0; i < NR_WRITERS; i++) {
+			unsigned long is = __atomic_load_n(&self->progress[i], __ATOMIC_RELAXED);
+			int status;
+
+			ASSERT_EQ(0, waitpid(self->writer[i], &status, WNOHANG))
+				TH_LOG("writer %d ended after %lu MiB, status %x", i, is, status);
+			if (is != was[i]) {
+				was[i] = is;
+				moved[i] = seconds();
+			}
+			if (seconds() - moved[i] > longest)
+				longest = seconds() - moved[i];
+			ASSERT_LT(seconds() - moved[i], STALL_SECONDS)
+				TH_LOG("writer %d is stuck after %lu MiB", i, is);
+		}
+		/* More reclaimers than writers. */
+		cgroup_reclaim(s, poke++ % NR_WRITERS, 2 * MIB);
+	}
+	for (int i = 0; i < NR_WRITERS; i++) {
+		total += was[i];
+		EXPECT_GT(was[i], 24);
+		EXPECT_EQ(0, cgroup_figure(s, i, "memory.events", "oom_kill"));
+	}
+	/* It was indeed reclaim that had the flushers write. */
+	EXPECT_GT(trace_count(self->trace, "reason=vmscan", NULL, NULL), 0);
+	ksft_print_msg("%lu MiB written, no writer waited longer than %.1f s\n", total, longest);
+}
+
+/* The same for kswapd and direct reclaim, of the whole machine. */
+TEST_F_TIMEOUT(flushers, a_hog_gets_dirty_memory, 60)
+{
+	struct scene *s = &self->s;
+	char path[PATH_MAX];
+
+	/* Little but what is dirty can be had. */
+	write_text("/proc/sys/vm/drop_caches", "1");
+	for (int i = 0; i < s->nr_disks; i++) {
+		snprintf(path, sizeof(path), "%s/file", s->disk[i].dir);
+		ASSERT_EQ(0, fill_file(path, 96));
+	}
+	ASSERT_EQ(0, hog(64 * s->nr_disks));
+	EXPECT_GT(trace_count(self->trace, "reason=vmscan", NULL, NULL), 0);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Metadata that is used once, or only read ahead, must not look used often.
+ *
+ * On an ext4 with many inodes every 512th is looked up: each look-up reads 32
+ * blocks of an inode table and uses one. The task that does it is in a memory
+ * cgroup of its own, so that /proc/kpagecgroup tells its pages, and those in
+ * /proc/kpageflags that are page cache are the device's: what was only read
+ * ahead must carry no mark, what was used once must not be active. A second
+ * scan must find its blocks in memory and activate them, as a real second use
+ * does. Nothing maps or reads the pages in between, which would be a use.
+ *
+ * The generations of MGLRU do not show in a page's flags; there the marks of
+ * the pages that were only read ahead are what is looked at.
+ *
+ * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten;
+ * without it a sparse file under $TMPDIR is used through a loop device. Needs
+ * root.
+ */
+#include "kselftest_harness.h"
+#include "reclaim_util.h"
+
+#include <fcntl.h>
+#include <linux/kernel-page-flags.h>
+#include <linux/limits.h>
+#include <linux/loop.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define STRIDE		512
+#define NR_LOOKUPS	32
+#define NR_FILES	(STRIDE * NR_LOOKUPS)
+#define DISK_MIB	256UL
+#define INSERTION	"events/filemap/mm_filemap_add_to_page_cache"
+
+struct pages {
+	long cached, active, referenced;
+};
+
+struct scene {
+	char dir[64], mnt[80], disk[PATH_MAX], file[PATH_MAX], tracefs[128], cgroup[96];
+	bool mounted, loop;
+};
+
+FIXTURE(marks) {
+	struct scene scene;
+};
+
+static __printf(1, 2) int shell(const char *fmt, ...)
+{
+	char cmd[2 * PATH_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	return system(cmd);
+}
+
+/* The first free loop device, with our file behind it. */
+static bool setup_loop(struct scene *s)
+{
+	const char *tmp = getenv("TMPDIR");
+	int control, fd, backing, nr;
+
+	snprintf(s->file, sizeof(s->file), "%s/reclaim_marks.%d",
+		 tmp ? tmp : "/tmp", getpid());
+	backing = open(s->file, O_RDWR | O_CREAT, 0600);
+	if (backing < 0 || ftruncate(backing, DISK_MIB << 20))
+		return false;
+	control = open("/dev/loop-control", O_RDWR);
+	nr = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
+	close(control);
+	if (nr < 0)
+		return false;
+	snprintf(s->disk, sizeof(s->disk), "/dev/loop%d", nr);
+	fd = open(s->disk, O_RDWR);
+	if (fd < 0 || ioctl(fd, LOOP_SET_FD, backing))
+		return false;
+	close(fd);
+	close(backing);
+	s->loop = true;
+	return true;
+}
+
+static bool mount_disk(struct scene *s)
+{
+	/* The thread that zeroes inode tables would use blocks, too. */
+	s->mounted = !mount(s->disk, s->mnt, "ext4", MS_NOATIME, "noinit_itable");
+	return s->mounted;
+}
+
+static bool umount_disk(struct scene *s)
+{
+	if (umount(s->mnt))
+		return false;
+	s->mounted = false;
+	return true;
+}
+
+FIXTURE_SETUP(marks)
+{
+	const char *disk = getenv("RECLAIM_DISK_EXT4");
+	struct scene *s = &self->scene;
+	char path[128];
+
+	memset(s, 0, sizeof(*s));
+	if (geteuid())
+		SKIP(return, "needs root");
+	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
+		SKIP(return, "no /proc/kpagecgroup: it needs PROC_PAGE_MONITOR and MEMCG");
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) ||
+	    write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory"))
+		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
+	if (shell("command -v mkfs.ext4 >/dev/null"))
+		SKIP(return, "no mkfs.ext4");
+	if (shell("grep -qw ext4 /proc/filesystems || modprobe -q ext4"))
+		SKIP(return, "no ext4 in this kernel");
+	snprintf(s->dir, sizeof(s->dir), "/tmp/reclaim_marks.XXXXXX");
+	ASSERT_NE(NULL, mkdtemp(s->dir));
+	snprintf(s->cgroup, sizeof(s->cgroup), "/sys/fs/cgroup/reclaim_marks.%d", getpid());
+	ASSERT_EQ(0, mkdir(s->cgroup, 0700));
+	snprintf(s->mnt, sizeof(s->mnt), "%s/mnt", s->dir);
+	ASSERT_EQ(0, mkdir(s->mnt, 0700));
+	if (disk)
+		snprintf(s->disk, sizeof(s->disk), "%s", disk);
+	else
+		ASSERT_TRUE(setup_loop(s));
+	ASSERT_EQ(0, shell("mkfs.ext4 -F -q -b 4096 -I 256 -N %d %s %luM >/dev/null 2>&1",
+			   NR_FILES + 4096, s->disk, DISK_MIB));
+	ASSERT_TRUE(mount_disk(s));
+	/* Files that one directory gets in a row have inodes in a row. */
+	for (int i = 0; i < NR_FILES; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
+		fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
+		ASSERT_LE(0, fd);
+		close(fd);
+	}
+	/* The last close of the device empties its cache. */
+	ASSERT_TRUE(umount_disk(s));
+	ASSERT_TRUE(mount_disk(s));
+}
+
+FIXTURE_TEARDOWN_PARENT(marks)
+{
+	struct scene *s = &self->scene;
+
+	if (!s->dir[0])
+		return;
+	if (s->tracefs[0])
+		rmdir(s->tracefs);
+	if (s->mounted)
+		umount_disk(s);
+	if (s->cgroup[0])
+		rmdir(s->cgroup);
+	if (s->loop) {
+		int fd = open(s->disk, O_RDWR);
+
+		ioctl(fd, LOOP_CLR_FD, 0);
+		close(fd);
+	}
+	if (s->file[0])
+		unlink(s->file);
+	rmdir(s->mnt);
+	rmdir(s->dir);
+}
+
+static bool mglru(void)
+{
+	char enabled[16];
+
+	return !read_text("/sys/kernel/mm/lru_gen/enabled", enabled, sizeof(enabled)) &&
+	       strtol(enabled, NULL, 0) & 1;
+}
+
+static int scan(struct scene *s)
+{
+	char path[128];
+	struct stat st;
+
+	for (int i = 0; i < NR_FILES; i += STRIDE) {
+		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
+		if (stat(path, &st))
+			return -1;
+	}
+	return 0;
+}
+
+/* A scan by a task in the cgroup: what it reads is charged there. */
+static bool scan_in_cgroup(struct scene *s, int times)
+{
+	pid_t pid = fork();
+	char path[128];
+	int status;
+
+	if (!pid) {
+		snprintf(path, sizeof(path), "%s/cgroup.procs", s->cgroup);
+		if (write_text(path, "0"))
+			_exit(1);
+		for (int i = 0; i < times; i++) {
+			/* Inodes and dentries go, the device's pages stay. */
+			if (i && write_text("/proc/sys/vm/drop_caches", "2"))
+				_exit(2);
+			if (scan(s))
+				_exit(3);
+		}
+		_exit(0);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
+}
+
+/* The cgroup's page cache, how much of it is on the active list, and marked. */
+static bool look_at_pages(struct scene *s, struct pages *p)
+{
+	static uint64_t flags[4096], owner[4096];
+	int flags_fd, owner_fd;
+	struct stat st;
+	ssize_t len;
+
+	memset(p, 0, sizeof(*p));
+	/* Marked and activated folios wait in the CPUs' batches; this drains them. */
+	write_text("/proc/sys/vm/compact_memory", "1");
+	if (stat(s->cgroup, &st))
+		return false;
+	flags_fd = open("/proc/kpageflags", O_RDONLY);
+	owner_fd = open("/proc/kpagecgroup", O_RDONLY);
+	while ((len = read(flags_fd, flags, sizeof(flags))) > 0 &&
+	       read(owner_fd, owner, len) == len) {
+		for (size_t i = 0; i < len / sizeof(flags[0]); i++) {
+			if (owner[i] != st.st_ino || !(flags[i] & (1ULL << KPF_LRU)) ||
+			    flags[i] & (1ULL << KPF_ANON))
+				continue;
+			p->cached++;
+			p->active += !!(flags[i] & (1ULL << KPF_ACTIVE));
+			p->referenced += !!(flags[i] & (1ULL << KPF_REFERENCED));
+		}
+	}
+	close(flags_fd);
+	close(owner_fd);
+	ksft_print_msg("%s: %ld pages of the device cached, %ld active, %ld referenced\n",
+		       mglru() ? "MGLRU" : "classic LRU", p->cached, p->active, p->referenced);
+	return !len;
+}
+
+TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
+{
+	struct scene *s = &self->scene;
+	struct pages p;
+
+	ASSERT_TRUE(scan_in_cgroup(s, 1));
+	ASSERT_TRUE(look_at_pages(s, &p));
+	/* Without readahead this would not test what it is about. */
+	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
+	EXPECT_LE(p.active * 10, p.cached)
+		TH_LOG("%ld of %ld pages active after one use", p.active, p.cached);
+	EXPECT_LE(p.referenced * 5, p.cached)
+		TH_LOG("%ld of %ld pages marked; most were only read ahead",
+		       p.referenced, p.cached);
+}
+
+TEST_F_TIMEOUT(marks, a_second_use_activates, 120)
+{
+	struct scene *s = &self->scene;
+	struct pages p;
+
+	ASSERT_TRUE(scan_in_cgroup(s, 2));
+	ASSERT_TRUE(look_at_pages(s, &p));
+	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
+	if (mglru()) {
+		/* Used blocks have their marks; how many does not show. */
+		EXPECT_GE(p.referenced, NR_LOOKUPS);
+	} else {
+		EXPECT_GE(p.active, NR_LOOKUPS);
+	}
+	EXPECT_LE((p.active + p.referenced) * 5, p.cached);
+}
+
+static int trace_set(struct scene *s, const char *name, const char *value)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", s->tracefs, name);
+	return write_text(path, value);
+}
+
+/* A miss looks the page cache up twice: is it there, and then to create it. */
+TEST_F_TIMEOUT(marks, a_miss_is_two_lookups, 120)
+{
+	const char *lookup = "__filemap_get_folio_mpol";
+	struct scene *s = &self->scene;
+	long lookups = 0, misses = 0;
+	char path[256], line[512];
+	FILE *f;
+
+	if (access("/sys/kernel/tracing/instances", F_OK))
+		mount("none", "/sys/kernel/tracing", "tracefs", 0, NULL);
+	if (shell("grep -qw function /sys/kernel/tracing/available_tracers"))
+		SKIP(return, "the kernel is built without FUNCTION_TRACER");
+	snprintf(s->tracefs, sizeof(s->tracefs),
+		 "/sys/kernel/tracing/instances/reclaim_marks.%d", getpid());
+	ASSERT_EQ(0, mkdir(s->tracefs, 0700));
+	snprintf(line, sizeof(line), "%d", getpid());
+	ASSERT_EQ(0, trace_set(s, "set_ftrace_filter", lookup));
+	ASSERT_EQ(0, trace_set(s, "set_ftrace_pid", line));
+	ASSERT_EQ(0, trace_set(s, "set_event_pid", line));
+	ASSERT_EQ(0, trace_set(s, "buffer_size_kb", "4096"));
+	ASSERT_EQ(0, trace_set(s, INSERTION "/enable", "1"));
+	ASSERT_EQ(0, trace_set(s, "current_tracer", "function"));
+	ASSERT_EQ(0, scan(s));
+	ASSERT_EQ(0, trace_set(s, "tracing_on", "0"));
+	snprintf(path, sizeof(path), "%s/trace", s->tracefs);
+	f = fopen(path, "r");
+	ASSERT_NE(NULL, f);
+	while (fgets(line, sizeof(line), f)) {
+		if (line[0] == '#')
+			continue;
+		if (strstr(line, "mm_filemap_add_to_page_cache:"))
+			misses++;
+		else if (strstr(line, lookup))
+			lookups++;
+	}
+	fclose(f);
+	trace_set(s, "current_tracer", "nop");
+	rmdir(s->tracefs);
+	ksft_print_msg("%ld look-ups for %ld misses\n", lookups, misses);
+	ASSERT_GT(misses, NR_LOOKUPS * 16);
+	EXPECT_GE(lookups, misses * 2);
+	/* Hits that are in no CPU's list of recent buffers cost one each. */
+	EXPECT_LE(lookups * 10, misses * 25);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,752 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * NUMA balancing and demotion towards nodes that have no room.
+ *
+ * What balancing must not do is told by stack traces: kswapd woken, or direct
+ * reclaim entered, by a task that is about to move a misplaced folio. What it
+ * leaves in place must be found in its counters.
+ *
+ * The scanner is made to run faster, so that a few seconds have faults enough.
+ * Needs root, tracefs, debugfs and two nodes with memory; some tests need a
+ * lower memory tier. Swap, if it can be had, is on zram.
+ */
+#include "kselftest_harness.h"
+#include "reclaim_util.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/swap.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define MIB		(1024 * 1024UL)
+#define MAX_NODES	16
+#define MAX_TASKS	(MAX_NODES / 2)
+
+#define TRACING		"/sys/kernel/tracing"
+#define TRACE		TRACING "/instances/reclaim_numa"
+#define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
+#define THP		"/sys/kernel/mm/transparent_hugepage/"
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
+#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
+#define CGROUP		"/sys/fs/cgroup/reclaim_numa"
+#define ZRAM		"/dev/zram0"
+
+#ifndef MPOL_BIND
+#define MPOL_DEFAULT	0
+#define MPOL_BIND	2
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED	24
+#endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT	1
+#endif
+
+/* What is set for the tests, and set back after each. */
+static const struct {
+	const char *path, *value;
+} knobs[] = {
+	{ SCAN "scan_period_max_ms", "200" },
+	{ SCAN "scan_delay_ms", "100" },
+	{ SCAN "scan_period_min_ms", "100" },
+	/* On a slow machine, too, what is used all the time is hot. */
+	{ SCAN "hot_threshold_ms", "30000" },
+	/* What is in pieces must stay in pieces. */
+	{ THP "enabled", "madvise" },
+	{ THP "defrag", "never" },
+	{ THP "khugepaged/defrag", "0" },
+	{ "/proc/sys/vm/compaction_proactiveness", "0" },
+	{ "/proc/sys/vm/compact_unevictable_allowed", "0" },
+	/* Or kswapd is woken for it, and what was fragmented is full for a while. */
+	{ "/proc/sys/vm/watermark_boost_factor", "0" },
+	/* What is freed must be found free, not on per-cpu lists. */
+	{ "/proc/sys/vm/percpu_pagelist_high_fraction", "1000" },
+	{ BALANCING, NULL },
+	{ DEMOTION, NULL },
+};
+
+/* Between the test and its tasks. */
+struct shared {
+	atomic_int ready, go, stop;
+	atomic_long on_target;
+};
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static void nap(int ms)
+{
+	usleep(ms * 1000);
+}
+
+static long vm_event(const char *name)
+{
+	return read_figure("/proc/vmstat", name);
+}
+
+static long memcg_event(const char *name)
+{
+	return read_figure(CGROUP "/memory.stat", name);
+}
+
+/* The numbers in a list like "0-2,5", as bits. */
+static unsigned long read_list(const char *path)
+{
+	char text[256], *at = text;
+	unsigned long bits = 0;
+
+	if (read_text(path, text, sizeof(text)))
+		return 0;
+	while (*at >= '0' && *at <= '9') {
+		long first = strtol(at, &at, 10), last = first;
+
+		if (*at == '-')
+			last = strtol(at + 1, &at, 10);
+		for (; first <= last && first < 64; first++)
+			bits |= 1UL << first;
+		if (*at == ',')
+			at++;
+	}
+	return bits;
+}
+
+/* A node's free memory beyond the high watermarks of its zones, in bytes. */
+static long room(int nid)
+{
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	long pages = 0, value;
+	char line[256];
+	int at = -1;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Node %d, zone", &at) == 1)
+			continue;
+		if (at != nid)
+			continue;
+		if (sscanf(line, " pages free %ld", &value) == 1)
+			pages += value;
+		else if (sscanf(line, " high %ld", &value) == 1)
+			pages -= value;
+	}
+	if (f)
+		fclose(f);
+	return pages * (long)PAGE;
+}
+
+static int run_on(int nid)
+{
+	char path[80];
+	unsigned long cpus;
+	cpu_set_t set;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", nid);
+	cpus = read_list(path);
+	CPU_ZERO(&set);
+	for (int cpu = 0; cpu < 64; cpu++)
+		if (cpus & 1UL << cpu)
+			CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+static int bind_to(char *map, size_t size, int nid)
+{
+	unsigned long mask = nid < 0 ? 0 : 1UL << nid;
+
+	return syscall(SYS_mbind, map, size, nid < 0 ? MPOL_DEFAULT : MPOL_BIND,
+		       nid < 0 ? NULL : &mask, nid < 0 ? 0 : sizeof(mask) * 8, 0);
+}
+
+/* Private memory, aligned for huge pages and with or without them, on a node (-1: any). */
+static char *new_map(size_t size, int advice, int nid)
+{
+	char *map = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (map == MAP_FAILED)
+		return NULL;
+	map += -(uintptr_t)map & (HUGE - 1);
+	if (madvise(map, size, advice) || (nid >= 0 && bind_to(map, size, nid)))
+		return NULL;
+	return map;
+}
+
+/* How many of the blocks' first pages lie on a node. */
+static long count_on(char *map, size_t size, size_t block, int nid)
+{
+	long found = 0;
+
+	for (size_t at = 0; at < size; at += block) {
+		void *page = map + at;
+		int status = -1;
+
+		if (!syscall(SYS_move_pages, 0, 1UL, &page, NULL, &status, 0))
+			found += status == nid;
+	}
+	return found;
+}
+
+/*
+ * What the trace holds: kswapd of a node (-1: any) woken for orders from min to
+ * max, or, with max < 0, direct reclaim begun, by who has func on the stack.
+ */
+static long traced(int nid, int min, int max, const char *func)
+{
+	FILE *f = fopen(TRACE "/trace", "r");
+	bool candidate = false;
+	char line[512], *at;
+	long found = 0;
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, " => ", 4)) {
+			if (candidate && strstr(line, func)) {
+				found++;
+				candidate = false;
+			}
+			continue;
+		}
+		if (strstr(line, "<stack trace>"))
+			continue;
+		candidate = false;
+		at = strstr(line, "mm_vmscan_wakeup_kswapd: ");
+		if (at && max >= 0) {
+			int node, order;
+
+			candidate = sscanf(at, "mm_vmscan_wakeup_kswapd: nid=%d order=%d",
+					   &node, &order) == 2 &&
+				    (nid < 0 || node == nid) && order >= min && order <= max;
+		}
+		if (max < 0 && strstr(line, "mm_vmscan_direct_reclaim_begin: "))
+			candidate = true;
+	}
+	fclose(f);
+	return found;
+}
+
+#define MIGRATING	"migrate_misplaced_folio"
+
+static int trace_start(void)
+{
+	static const char * const on[] = {
+		TRACE "/options/stacktrace",
+		TRACE "/events/vmscan/mm_vmscan_wakeup_kswapd/enable",
+		TRACE "/events/vmscan/mm_vmscan_direct_reclaim_begin/enable",
+	};
+
+	if (access(TRACING "/instances", F_OK))
+		mount("tracefs", TRACING, "tracefs", 0, NULL);
+	rmdir(TRACE);
+	if (mkdir(TRACE, 0700))
+		return -errno;
+	write_text(TRACE "/buffer_size_kb", "4096");
+	for (size_t i = 0; i < ARRAY_SIZE(on); i++)
+		if (write_text(on[i], "1"))
+			return -ENOENT;
+	return 0;
+}
+
+static bool swap_on_zram(void)
+{
+	char page[PAGE] = {};
+	uint32_t *info = (uint32_t *)(page + 1024);
+	bool ok;
+	int fd;
+
+	if (write_text("/sys/block/zram0/disksize", "128M"))
+		return false;
+	info[0] = 1;			/* version */
+	info[1] = 128 * MIB / PAGE - 1;	/* last page */
+	memcpy(page + PAGE - 10, "SWAPSPACE2", 10);
+	fd = open(ZRAM, O_WRONLY);
+	ok = fd >= 0 && pwrite(fd, page, PAGE, 0) == PAGE && !fsync(fd);
+	if (fd >= 0)
+		close(fd);
+	return ok && !swapon(ZRAM, 0);
+}
+
+FIXTURE(numa) {
+	char saved[ARRAY_SIZE(knobs)][64];
+	bool swap;
+	bool memcg;
+	unsigned long cpu, memory, lower;	/* nodes */
+	struct shared *shared;
+	pid_t tasks[MAX_TASKS];
+};
+
+FIXTURE_VARIANT(numa) {
+	const char *mode;	/* of kernel.numa_balancing */
+	bool tiering;
+};
+
+FIXTURE_VARIANT_ADD(numa, normal) { .mode = "1" };
+FIXTURE_VARIANT_ADD(numa, tiering) { .mode = "2", .tiering = true };
+FIXTURE_VARIANT_ADD(numa, both) { .mode = "3", .tiering = true };
+
+/* A file of sysfs shows the choices, with the one that is set in brackets. */
+static void read_setting(const char *path, char *text, size_t size)
+{
+	char *open, *close;
+
+	text[0] = '\0';
+	if (read_text(path, text, size))
+		return;
+	open = strchr(text, '[');
+	close = strchr(text, ']');
+	if (open && close > open) {
+		*close = '\0';
+		memmove(text, open + 1, close - open);
+	}
+}
+
+/* Nodes below the top tier: CPU-less ones that the first tier does not have. */
+static unsigned long lower_tier(unsigned long cpu, unsigned long memory)
+{
+	unsigned long lower = 0;
+	char path[96];
+
+	for (int tier = 0; tier < 256; tier++) {
+		unsigned long nodes;
+
+		snprintf(path, sizeof(path),
+			 "/sys/devices/virtual/memory_tiering/memory_tier%d/nodelist", tier);
+		nodes = read_list(path);
+		if (!(nodes & cpu))
+			lower |= nodes;
+	}
+	return lower & memory;
+}
+
+FIXTURE_SETUP(numa)
+{
+	if (geteuid())
+		SKIP(return, "needs root");
+	if (access(BALANCING, F_OK))
+		SKIP(return, "the kernel is built without NUMA balancing");
+	self->cpu = read_list("/sys/devices/system/node/has_cpu");
+	self->memory = read_list("/sys/devices/system/node/has_memory");
+	if (__builtin_popcountl(self->memory) < 2)
+		SKIP(return, "needs two nodes with memory");
+	self->lower = lower_tier(self->cpu, self->memory);
+	if (variant->tiering && !strcmp(variant->mode, "2") && !self->lower)
+		SKIP(return, "needs a lower memory tier");
+	if (access(SCAN, F_OK))
+		mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
+	if (access(SCAN, F_OK))
+		SKIP(return, "needs debugfs");
+	if (trace_start())
+		SKIP(return, "needs tracefs with the events of vmscan");
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
+		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
+		if (knobs[i].value)
+			write_text(knobs[i].path, knobs[i].value);
+	}
+	self->memcg = !mkdir(CGROUP, 0700) && memcg_event("numa_hint_faults") >= 0;
+	self->swap = swap_on_zram();
+	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
+	/* Pieces that are left of earlier tests. */
+	write_text("/proc/sys/vm/drop_caches", "3");
+	write_text("/proc/sys/vm/compact_memory", "1");
+	ASSERT_EQ(0, write_text(BALANCING, variant->mode));
+}
+
+FIXTURE_TEARDOWN(numa)
+{
+	for (int i = 0; i < MAX_TASKS; i++) {
+		if (self->tasks[i] > 0) {
+			kill(self->tasks[i], SIGKILL);
+			waitpid(self->tasks[i], NULL, 0);
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
+		if (self->saved[i][0])
+			write_text(knobs[i].path, self->saved[i]);
+	write_text(TRACE "/events/enable", "0");
+	rmdir(TRACE);
+	if (self->swap) {
+		swapoff(ZRAM);
+		write_text("/sys/block/zram0/reset", "1");
+	}
+	rmdir(CGROUP);
+}
+
+/* A task of its own, in the memory cgroup; it ends with the test. */
+static pid_t new_task(bool memcg)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (memcg && write_text(CGROUP "/cgroup.procs", "0"))
+			_exit(1);
+	}
+	return pid;
+}
+
+/* Wait until so many tasks are ready; false if one has given up instead. */
+static bool all_ready(struct shared *shared, pid_t *tasks, int nr)
+{
+	double until = now() + 100;
+
+	while (atomic_load(&shared->ready) < nr) {
+		for (int i = 0; i < nr; i++) {
+			if (waitpid(tasks[i], NULL, WNOHANG)) {
+				tasks[i] = 0;
+				return false;
+			}
+		}
+		if (now() > until)
+			return false;
+		nap(10);
+	}
+	return true;
+}
+
+/* Use memory, one word a page, until the test has seen enough. */
+static void use(struct shared *shared, char *map, size_t size)
+{
+	while (!atomic_load(&shared->stop))
+		for (size_t i = 0; i < size; i += PAGE)
+			__atomic_fetch_add(map + i, 1, __ATOMIC_RELAXED);
+}
+
+/* Needs more memory than its node has left: the rest falls over to other nodes. */
+static void big_task(struct shared *shared, int home, size_t size)
+{
+	char *map;
+
+	if (run_on(home))
+		_exit(1);
+	map = new_map(size, MADV_NOHUGEPAGE, -1);
+	if (!map)
+		_exit(1);
+	memset(map, 1, size);
+	atomic_fetch_add(&shared->on_target, count_on(map, size, 16 * PAGE, home));
+	atomic_fetch_add(&shared->ready, 1);
+	while (!atomic_load(&shared->go))
+		nap(10);
+	use(shared, map, size);
+	_exit(0);
+}
+
+struct figures {
+	long faults, full, fragmented, migrated, fail, swapped;
+};
+
+static void read_figures(struct figures *f, bool memcg)
+{
+	f->faults = memcg ? memcg_event("numa_hint_faults") : vm_event("numa_hint_faults");
+	f->full = vm_event("numa_target_full");
+	f->fragmented = vm_event("numa_target_fragmented");
+	f->migrated = vm_event("numa_pages_migrated");
+	f->fail = vm_event("pgmigrate_fail");
+	f->swapped = vm_event("pswpout");
+}
+
+/*
+ * So many refusals, or hinting faults where the kernel does not count them, in
+ * at most so many seconds; what came of them.
+ */
+static struct figures watch(struct shared *shared, bool memcg, long wanted, double seconds)
+{
+	struct figures a, b;
+	double until = now() + seconds;
+	long seen;
+
+	read_figures(&a, memcg);
+	atomic_store(&shared->go, 1);
+	do {
+		nap(200);
+		read_figures(&b, memcg);
+		seen = a.full < 0 ? b.faults - a.faults :
+		       b.full - a.full + b.fragmented - a.fragmented;
+	} while (seen < wanted && now() < until);
+	atomic_store(&shared->stop, 1);
+	b.faults -= a.faults;
+	b.full = a.full < 0 ? -1 : b.full - a.full;
+	b.fragmented = a.fragmented < 0 ? -1 : b.fragmented - a.fragmented;
+	b.migrated -= a.migrated;
+	b.fail -= a.fail;
+	b.swapped -= a.swapped;
+	ksft_print_msg("%ld hinting faults: target full %ld, fragmented %ld\n",
+		       b.faults, b.full, b.fragmented);
+	ksft_print_msg("%ld pages migrated, %ld failed, %ld swapped out\n",
+		       b.migrated, b.fail, b.swapped);
+	return b;
+}
+
+/* The other half of the nodes takes what falls over. */
+TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
+{
+	int homes = 0, wanted = __builtin_popcountl(self->memory) / 2;
+	long spare = 0, extra;
+	struct figures f;
+
+	for (int nid = MAX_NODES - 1; nid >= 0; nid--) {
+		if (!(self->memory & 1UL << nid) || (self->cpu & 1UL << nid && wanted > nid))
+			continue;
+		spare += room(nid) > 0 ? room(nid) : 0;
+	}
+	extra = spare / 3 / wanted;
+	for (int nid = 0; nid < MAX_NODES && homes < wanted; nid++) {
+		long size = room(nid) + extra;
+
+		if (!(self->cpu & self->memory & 1UL << nid))
+			continue;
+		self->tasks[homes] = new_task(self->memcg);
+		if (!self->tasks[homes])
+			big_task(self->shared, nid, (size > extra ? size : extra) & -HUGE);
+		homes++;
+		/* One after the other, each with what its node has left. */
+		ASSERT_TRUE(all_ready(self->shared, self->tasks, homes));
+	}
+	ASSERT_GT(homes, 0);
+	/* Allocations have woken kswapd, rightly; from here on it is balancing. */
+	f = watch(self->shared, self->memcg, 4000, 15);
+
+	ASSERT_GT(f.faults, 100);
+	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));
+	EXPECT_EQ(0, traced(-1, 1, 99, MIGRATING));
+	if (variant->tiering) {
+		/* Promotion has kswapd make room, unless that is what it already does. */
+		EXPECT_GT(f.full + f.migrated, 0);
+		if (f.full > 1000)
+			EXPECT_GT(traced(-1, 0, 0, MIGRATING), 0);
+	} else {
+		EXPECT_GT(f.full, 0);
+		EXPECT_EQ(0, traced(-1, 0, 0, MIGRATING));
+		EXPECT_EQ(0, f.swapped);
+	}
+	if (self->memcg) {
+		if (f.full)
+			EXPECT_GT(memcg_event("numa_target_full"), 0);
+		EXPECT_LE(memcg_event("numa_target_full") + memcg_event("numa_target_fragmented"),
+			  memcg_event("numa_hint_faults"));
+	}
+}
+
+/* Leave a node with bytes of free memory, all of it in single pages. */
+static bool fragment(int nid, long bytes)
+{
+	/* Never as low as kswapd is woken. */
+	const long spare = 4 * MIB;
+	size_t size = (room(nid) + HUGE) & -HUGE, next = 0, used = 0, freed = 0;
+	char *huge = new_map(size, MADV_HUGEPAGE, nid);
+	char *small = new_map(size, MADV_NOHUGEPAGE, nid);
+
+	/* Locked, so that nothing moves what stays. */
+	if (!huge || !small || syscall(SYS_mlock2, small, size, MLOCK_ONFAULT))
+		return false;
+	for (; room(nid) > 2 * (spare + bytes) && next < size; next += HUGE)
+		huge[next] = 1;
+	for (; room(nid) > spare && used < size; used += PAGE * 64)
+		for (size_t i = 0; i < 64; i++)
+			small[used + i * PAGE] = 1;
+	for (size_t i = 0; i < used && (long)freed < bytes; i += 2 * PAGE, freed += PAGE)
+		if (madvise(small + i, PAGE, MADV_DONTNEED_LOCKED))
+			return false;
+	/* What was spared lies in large blocks: take those. */
+	for (int i = 0; i < 64 && next < size; i++, next += HUGE)
+		huge[next] = 1;
+	return (long)freed >= bytes;
+}
+
+static void huge_task(struct shared *shared, int source, int target, size_t size)
+{
+	char *map = new_map(size, MADV_HUGEPAGE, source);
+
+	if (!map)
+		_exit(1);
+	for (size_t i = 0; i < size; i += PAGE)
+		map[i] = 1;
+	if (bind_to(map, size, -1) || run_on(target))
+		_exit(1);
+	atomic_store(&shared->ready, 1);
+	while (!atomic_load(&shared->go))
+		nap(10);
+	use(shared, map, size);
+	_exit(0);
+}
+
+static int with_most_room(unsigned long nodes)
+{
+	int best = -1;
+
+	for (int nid = 0; nid < MAX_NODES; nid++)
+		if (nodes & 1UL << nid && (best < 0 || room(nid) > room(best)))
+			best = nid;
+	return best;
+}
+
+TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
+{
+	const size_t size = 16 * HUGE;
+	long fail, vain;
+	int target, source;
+	struct figures f;
+
+	if (access(THP "enabled", F_OK))
+		SKIP(return, "the kernel is built without huge pages");
+	target = 63 - __builtin_clzl(self->cpu & self->memory);
+	source = with_most_room((self->lower ? self->lower : self->memory) & ~(1UL << target));
+	self->tasks[0] = new_task(self->memcg);
+	if (!self->tasks[0])
+		huge_task(self->shared, source, target, size);
+	ASSERT_TRUE(all_ready(self->shared, self->tasks, 1));
+	ASSERT_TRUE(fragment(target, 40 * MIB))
+		TH_LOG("%ld MiB of room on node %d", room(target) / (long)MIB, target);
+	fail = vm_event("thp_migration_fail");
+	f = watch(self->shared, self->memcg, 150, 20);
+	vain = vm_event("thp_migration_fail") - fail;
+
+	ASSERT_GT(f.faults, 20);
+	EXPECT_LE(vain, f.faults / 20)
+		TH_LOG("%ld huge pages isolated in vain at %ld hinting faults", vain, f.faults);
+	EXPECT_LE(f.fail, f.faults);
+	EXPECT_GT(f.fragmented, f.faults / 4);
+	/* A fragmented target is not a reason to wake kswapd; with tiering a full one is. */
+	EXPECT_LE(traced(-1, 0, 99, MIGRATING), variant->tiering ? f.full : 0);
+	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));
+	if (self->memcg)
+		EXPECT_GT(memcg_event("numa_target_fragmented"), 0);
+}
+
+FIXTURE(demotion) {
+	char saved[ARRAY_SIZE(knobs)][64];
+	unsigned long cpu, memory, lower;
+	int disk;
+	struct shared *shared;
+	pid_t task;
+};
+
+FIXTURE_SETUP(demotion)
+{
+	self->disk = -1;
+	if (geteuid())
+		SKIP(return, "needs root");
+	self->cpu = read_list("/sys/devices/system/node/has_cpu");
+	self->memory = read_list("/sys/devices/system/node/has_memory");
+	self->lower = lower_tier(self->cpu, self->memory);
+	if (!self->lower || access(DEMOTION, F_OK))
+		SKIP(return, "needs a lower memory tier");
+	if (access(THP "enabled", F_OK))
+		SKIP(return, "the kernel is built without huge pages");
+	self->disk = open("/dev/nullb0", O_RDONLY);
+	if (self->disk < 0)
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	if (mkdir(CGROUP, 0700) || access(CGROUP "/memory.reclaim", F_OK))
+		SKIP(return, "needs memory.reclaim");
+	if (trace_start())
+		SKIP(return, "needs tracefs with the events of vmscan");
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
+		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
+		if (knobs[i].value)
+			write_text(knobs[i].path, knobs[i].value);
+	}
+	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
+	write_text("/proc/sys/vm/drop_caches", "3");
+	write_text("/proc/sys/vm/compact_memory", "1");
+	write_text(BALANCING, "0");
+	ASSERT_EQ(0, write_text(DEMOTION, "1"));
+}
+
+FIXTURE_TEARDOWN(demotion)
+{
+	if (self->task > 0) {
+		kill(self->task, SIGKILL);
+		waitpid(self->task, NULL, 0);
+	}
+	if (self->disk >= 0)
+		close(self->disk);
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
+		if (self->saved[i][0])
+			write_text(knobs[i].path, self->saved[i]);
+	write_text(TRACE "/events/enable", "0");
+	rmdir(TRACE);
+	rmdir(CGROUP);
+}
+
+/* Clean page cache that nobody will miss, until the node is nearly full of it. */
+static bool fill_with_cache(int fd, int nid)
+{
+	unsigned long mask = 1UL << nid;
+	static char buf[MIB];
+	off_t at = 0;
+	bool ok;
+
+	if (syscall(SYS_set_mempolicy, MPOL_BIND, &mask, sizeof(mask) * 8))
+		return false;
+	while (room(nid) > (long)(2 * MIB) && at < (off_t)(1024 * MIB))
+		at += pread(fd, buf, sizeof(buf), at);
+	ok = room(nid) <= (long)(2 * MIB);
+	return !syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0) && ok;
+}
+
+static void cold_task(struct shared *shared, int nid, int lower, size_t size)
+{
+	char *map = new_map(size, MADV_HUGEPAGE, nid);
+
+	if (!map)
+		_exit(1);
+	memset(map, 1, size);
+	if (bind_to(map, size, -1))
+		_exit(1);
+	atomic_store(&shared->ready, 1);
+	while (!atomic_load(&shared->stop)) {
+		atomic_store(&shared->on_target, count_on(map, size, HUGE, lower));
+		nap(50);
+	}
+	_exit(0);
+}
+
+/*
+ * The lower tier is full of page cache. Its kswapd must make room for huge pages.
+ * Without swap, or what had been demoted would be reclaimed from there as well.
+ */
+TEST_F_TIMEOUT(demotion, large_folios_reach_the_lower_tier, 120)
+{
+	const size_t size = 24 * HUGE;
+	int top = with_most_room(self->cpu & self->memory);
+	int lower = with_most_room(self->lower);
+	long demoted = vm_event("pgdemote_proactive");
+	double until;
+
+	self->task = new_task(true);
+	if (!self->task)
+		cold_task(self->shared, top, lower, size);
+	ASSERT_TRUE(all_ready(self->shared, &self->task, 1));
+	ASSERT_TRUE(fill_with_cache(self->disk, lower));
+	ASSERT_EQ(0, write_text(TRACE "/trace", ""));
+	until = now() + 20;
+	do {
+		write_text(CGROUP "/memory.reclaim", "4M");
+		nap(300);
+	} while (atomic_load(&self->shared->on_target) < 12 && now() < until);
+
+	ksft_print_msg("kswapd of the lower tier was woken %ld times for huge pages\n",
+		       traced(lower, 9, 9, "alloc_migration_target"));
+	ksft_print_msg("%ld huge pages are there; %ld pages demoted\n",
+		       atomic_load(&self->shared->on_target),
+		       vm_event("pgdemote_proactive") - demoted);
+	EXPECT_GT(traced(lower, 9, 9, "alloc_migration_target"), 0);
+	EXPECT_GE(atomic_load(&self->shared->on_target), 8);
+	EXPECT_GE(vm_event("pgdemote_proactive") - demoted, 8 * (long)(HUGE / PAGE));
+}
+
+TEST_HARNESS_MAIN

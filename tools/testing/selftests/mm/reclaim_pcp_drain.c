@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Draining the per-cpu page lists for an allocation that failed.
+ *
+ * A node whose memory runs out must leave the lists of other nodes alone, and
+ * pages on another CPU's list must be found before a task is killed for want
+ * of memory. The load is page cache of a null_blk device, and memory of tasks
+ * on chosen CPUs and nodes. Needs root.
+ */
+#include "kselftest_harness.h"
+#include "reclaim_util.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define MAX_NODES	8
+#define MAX_CPUS	64
+#define NR_READERS	8
+#define MIB		(1024 * 1024UL)
+#define CGROUP		"/sys/fs/cgroup/reclaim_pcp_drain"
+#define STAT_INTERVAL	"/proc/sys/vm/stat_interval"
+
+static long page_size;
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static const char *node_file(int nid, const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/%s", nid, name);
+	return path;
+}
+
+/* The CPUs of a list such as 0-2,5; returns how many. */
+static int parse_list(const char *text, cpu_set_t *set)
+{
+	int first, last, len, n = 0;
+
+	CPU_ZERO(set);
+	while (sscanf(text, "%d%n", &first, &len) == 1) {
+		text += len;
+		last = first;
+		if (*text == '-' && sscanf(text, "-%d%n", &last, &len) == 1)
+			text += len;
+		for (; first <= last; first++, n++)
+			CPU_SET(first, set);
+		if (*text == ',')
+			text++;
+	}
+	return n;
+}
+
+/* CPUs of a node; 0 without that node. */
+static int node_cpus(int nid, cpu_set_t *set)
+{
+	char text[256];
+
+	if (read_text(node_file(nid, "cpulist"), text, sizeof(text)))
+		return 0;
+	return parse_list(text, set);
+}
+
+/* What /proc/zoneinfo says of a node's zones, in pages. */
+struct zones {
+	long free, min, lists;
+	long on_cpu[MAX_CPUS];
+};
+
+static void read_zones(int nid, struct zones *z)
+{
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	bool mine = false, pageset = false;
+	char line[256];
+	int cpu = 0;
+
+	memset(z, 0, sizeof(*z));
+	while (f && fgets(line, sizeof(line), f)) {
+		long value;
+		int node;
+
+		if (sscanf(line, "Node %d, zone", &node) == 1) {
+			mine = node == nid;
+			pageset = false;
+		}
+		if (!mine)
+			continue;
+		if (strstr(line, "pagesets"))
+			pageset = true;
+		if (!pageset && sscanf(line, "  pages free %ld", &value) == 1) {
+			z->free += value;
+		} else if (!pageset && sscanf(line, " min %ld", &value) == 1) {
+			z->min += value;
+		} else if (pageset && sscanf(line, " cpu: %ld", &value) == 1) {
+			cpu = value % MAX_CPUS;
+		} else if (pageset && sscanf(line, " count: %ld", &value) == 1) {
+			z->lists += value;
+			z->on_cpu[cpu] += value;
+		}
+	}
+	if (f)
+		fclose(f);
+}
+
+static long stalls(void)
+{
+	static const char * const names[] = {
+		"allocstall_dma32", "allocstall_normal", "allocstall_movable",
+	};
+	long sum = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		long value = read_figure("/proc/vmstat", names[i]);
+
+		if (value > 0)
+			sum += value;
+	}
+	return sum;
+}
+
+static long events(const char *name)
+{
+	return read_figure("/proc/vmstat", name);
+}
+
+static void pin(const cpu_set_t *set)
+{
+	if (sched_setaffinity(0, sizeof(*set), set))
+		_exit(2);
+}
+
+static void pin_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	pin(&set);
+}
+
+/* Memory of this node, and of no other. */
+static void bind_node(int nid)
+{
+	unsigned long mask = 1UL << nid;
+
+	if (syscall(__NR_set_mempolicy, MPOL_BIND, &mask, 8 * sizeof(mask)))
+		_exit(2);
+}
+
+static char *map(size_t size)
+{
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		_exit(2);
+	madvise(p, size, MADV_NOHUGEPAGE);
+	return p;
+}
+
+/* Take so many pages and leave them taken. */
+static void touch(char *p, long pages)
+{
+	for (long i = 0; i < pages; i++)
+		p[i * page_size] = 1;
+}
+
+static int wait_status(pid_t pid)
+{
+	int status = -1;
+
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+/*
+ * Take and give back pages of a node on a CPU, often enough for its lists of
+ * the node to grow, which they do by and by.
+ */
+static void fill_lists(int cpu, int nid, long pages, int times)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		pin_cpu(cpu);
+		bind_node(nid);
+		for (int i = 0; i < times; i++) {
+			char *p = map(pages * page_size);
+
+			touch(p, pages);
+			munmap(p, pages * page_size);
+		}
+		_exit(0);
+	}
+	wait_status(pid);
+}
+
+static void kill_all(pid_t *pids, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (pids[i] > 0) {
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+		}
+		pids[i] = 0;
+	}
+}
+
+static void reader(int me)
+{
+	int fd = open("/dev/nullb0", O_RDONLY);
+	unsigned long steps, at;
+
+	if (fd < 0)
+		_exit(1);
+	steps = lseek(fd, 0, SEEK_END) / MIB;
+	for (at = steps / NR_READERS * me; ; at = (at + 1) % steps)
+		posix_fadvise(fd, at * MIB, MIB, POSIX_FADV_WILLNEED);
+}
+
+/* Nodes up to the first one without CPUs. */
+static int nr_nodes(void)
+{
+	cpu_set_t set;
+	int nodes = 0;
+
+	while (nodes < MAX_NODES && node_cpus(nodes, &set))
+		nodes++;
+	return nodes;
+}
+
+/* The lists must not shrink with time. */
+static int stop_decay(char *saved, size_t size)
+{
+	int ret = read_text(STAT_INTERVAL, saved, size);
+
+	return ret ? ret : write_text(STAT_INTERVAL, "600\n");
+}
+
+/* A task's memory is of one node, by a cpuset or by a memory policy. */
+static int confine(bool cpuset, int nid, const cpu_set_t *cpus)
+{
+	char text[256];
+	int ret;
+
+	if (!cpuset) {
+		pin(cpus);
+		bind_node(nid);
+		return 0;
+	}
+	mkdir(CGROUP, 0755);
+	ret = read_text(node_file(nid, "cpulist"), text, sizeof(text));
+	if (!ret)
+		ret = write_text(CGROUP "/cpuset.cpus", text);
+	snprintf(text, sizeof(text), "%d\n", nid);
+	if (!ret)
+		ret = write_text(CGROUP "/cpuset.mems", text);
+	snprintf(text, sizeof(text), "%d\n", getpid());
+	if (!ret)
+		ret = write_text(CGROUP "/cgroup.procs", text);
+	return ret;
+}
+
+/* Readers confined to a node, stopped before the first byte. */
+static int start_readers(pid_t *pids, bool cpuset, int nid)
+{
+	cpu_set_t set;
+
+	node_cpus(nid, &set);
+	for (int i = 0; i < NR_READERS; i++) {
+		int status;
+
+		pids[i] = fork();
+		if (!pids[i]) {
+			if (confine(cpuset, nid, &set))
+				_exit(3);
+			raise(SIGSTOP);
+			reader(i);
+		}
+		if (waitpid(pids[i], &status, WUNTRACED) != pids[i] || !WIFSTOPPED(status))
+			return -1;
+	}
+	return 0;
+}
+
+FIXTURE(other_nodes) {
+	char interval[16];
+	int nodes;
+	pid_t readers[NR_READERS];
+};
+
+FIXTURE_VARIANT(other_nodes) {
+	bool cpuset;
+};
+
+FIXTURE_VARIANT_ADD(other_nodes, cpuset) { .cpuset = true };
+FIXTURE_VARIANT_ADD(other_nodes, policy) { .cpuset = false };
+
+FIXTURE_SETUP(other_nodes)
+{
+	page_size = sysconf(_SC_PAGESIZE);
+	if (geteuid())
+		SKIP(return, "needs root");
+	self->nodes = nr_nodes();
+	if (self->nodes < 2)
+		SKIP(return, "one node with CPUs: there are no others");
+	if (access("/dev/nullb0", R_OK))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
+}
+
+FIXTURE_TEARDOWN(other_nodes)
+{
+	kill_all(self->readers, NR_READERS);
+	rmdir(CGROUP);
+	if (self->interval[0])
+		write_text(STAT_INTERVAL, self->interval);
+}
+
+/* The last node runs out of memory. The lists of all others are full, and stay so. */
+TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
+{
+	long before = 0, after = 0, stalled, drains, pages, skips;
+	int victim = self->nodes - 1;
+	struct zones z;
+	double until;
+
+	ASSERT_EQ(0, start_readers(self->readers, variant->cpuset, victim));
+	for (int nid = 0; nid < victim; nid++) {
+		cpu_set_t cpus;
+
+		node_cpus(nid, &cpus);
+		for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
+			if (CPU_ISSET(cpu, &cpus))
+				fill_lists(cpu, nid, 16 * MIB / page_size, 3);
+		}
+		read_zones(nid, &z);
+		before += z.lists;
+	}
+	ASSERT_GT(before, 500 * victim);
+	stalled = stalls();
+	drains = events("pcp_drain_alloc");
+	pages = events("pcp_drain_alloc_pages");
+	skips = events("pcp_drain_alloc_skip");
+	for (int i = 0; i < NR_READERS; i++)
+		kill(self->readers[i], SIGCONT);
+	/* Until a good many allocations have failed. */
+	until = now() + 30;
+	while (now() < until && stalls() - stalled < 3000)
+		usleep(100000);
+	for (int nid = 0; nid < victim; nid++) {
+		read_zones(nid, &z);
+		after += z.lists;
+	}
+	for (int i = 0; i < NR_READERS; i++)
+		EXPECT_EQ(0, waitpid(self->readers[i], NULL, WNOHANG));
+	kill_all(self->readers, NR_READERS);
+	stalled = stalls() - stalled;
+	drains = events("pcp_drain_alloc") - drains;
+	ksft_print_msg("%ld pages on the lists, %ld after %ld stalls\n",
+		       before, after, stalled);
+	ksft_print_msg("%ld drains of %ld pages, %ld left to others\n", drains,
+		       events("pcp_drain_alloc_pages") - pages,
+		       events("pcp_drain_alloc_skip") - skips);
+	EXPECT_GT(stalled, 100);
+	/* The node that has run out was drained. */
+	EXPECT_GT(drains, 0);
+	EXPECT_GT(after, before * 3 / 4);
+}
+
+FIXTURE(pcp_drain) {
+	char interval[16];
+	int nid;
+	cpu_set_t cpus;
+	pid_t hog, readers[NR_READERS];
+};
+
+FIXTURE_SETUP(pcp_drain)
+{
+	page_size = sysconf(_SC_PAGESIZE);
+	if (geteuid())
+		SKIP(return, "needs root");
+	self->nid = nr_nodes() - 1;
+	ASSERT_GE(self->nid, 0);
+	if (node_cpus(self->nid, &self->cpus) < 2)
+		SKIP(return, "one CPU in the last node: it has no other's lists");
+	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
+}
+
+FIXTURE_TEARDOWN(pcp_drain)
+{
+	kill_all(&self->hog, 1);
+	kill_all(self->readers, NR_READERS);
+	if (self->interval[0])
+		write_text(STAT_INTERVAL, self->interval);
+}
+
+/* Take pages of a node until killed for it: nothing reclaimable is left there. */
+static void squeeze(int nid)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		write_text("/proc/self/oom_score_adj", "1000\n");
+		bind_node(nid);
+		for (;;)
+			touch(map(MIB), MIB / page_size);
+	}
+	wait_status(pid);
+}
+
+/*
+ * A node's memory is all taken, and none of it can be reclaimed. What is left
+ * lies in part on the lists of CPUs that have nothing more to do. A task on
+ * another CPU asks for more than is free but less than there is.
+ */
+TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
+{
+	long want, kills, held = 0;
+	int cpu, asks_on = -1, pipes[2], status;
+	struct zones z;
+	pid_t pid;
+	char c;
+
+	for (cpu = 0; cpu < MAX_CPUS; cpu++) {
+		if (CPU_ISSET(cpu, &self->cpus))
+			asks_on = cpu;
+	}
+	/* The text of this test must not be what reclaim makes progress with. */
+	ASSERT_EQ(0, mlockall(MCL_CURRENT));
+	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "3\n"));
+	squeeze(self->nid);
+	read_zones(self->nid, &z);
+	want = z.free - z.min - 64 * MIB / page_size;
+	ASSERT_GT(want, 0);
+	ASSERT_EQ(0, pipe(pipes));
+	self->hog = fork();
+	if (!self->hog) {
+		bind_node(self->nid);
+		touch(map(want * page_size), want);
+		if (write(pipes[1], "", 1) != 1)
+			_exit(2);
+		pause();
+	}
+	ASSERT_EQ(1, read(pipes[0], &c, 1));
+	for (cpu = 0; cpu < asks_on; cpu++) {
+		if (CPU_ISSET(cpu, &self->cpus))
+			fill_lists(cpu, self->nid, 24 * MIB / page_size, 4);
+	}
+	read_zones(self->nid, &z);
+	for (cpu = 0; cpu < asks_on; cpu++)
+		held += z.on_cpu[cpu];
+	ASSERT_GT(held, 1000);
+	want = z.free - z.min + held * 3 / 4;
+	kills = events("oom_kill");
+	pid = fork();
+	if (!pid) {
+		write_text("/proc/self/oom_score_adj", "1000\n");
+		pin_cpu(asks_on);
+		bind_node(self->nid);
+		touch(map(want * page_size), want);
+		_exit(0);
+	}
+	status = wait_status(pid);
+	ksft_print_msg("node %d: %ld pages free, watermark %ld, %ld on other CPUs' lists\n",
+		       self->nid, z.free, z.min, held);
+	ksft_print_msg("asked for %ld, %ld killed\n", want, events("oom_kill") - kills);
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(kills, events("oom_kill"));
+}
+
+/* The node's blocks of memory in sysfs; returns how many. */
+static int node_blocks(int nid, int *blocks, int max)
+{
+	DIR *dir = opendir(node_file(nid, ""));
+	struct dirent *entry;
+	int n = 0;
+
+	while (dir && (entry = readdir(dir)) && n < max) {
+		if (sscanf(entry->d_name, "memory%d", &blocks[n]) == 1)
+			n++;
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static int set_block(int block, const char *state)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/state", block);
+	return write_text(path, state);
+}
+
+static int set_cpu(int cpu, const char *state)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	return write_text(path, state);
+}
+
+/* CPUs and memory come and go while allocations fail all the time. */
+TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
+{
+	long stalled = stalls(), drains = events("pcp_drain_alloc"), kills;
+	int blocks[64], nr, last = -1, cpus = 0, memory = 0, refused = 0;
+	double until = now() + 10, start, longest = 0;
+	long total = read_figure("/proc/meminfo", "MemTotal:");
+
+	if (access("/dev/nullb0", R_OK))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	nr = node_blocks(self->nid, blocks, ARRAY_SIZE(blocks));
+	if (!nr)
+		SKIP(return, "the kernel is built without MEMORY_HOTPLUG");
+	for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
+		if (CPU_ISSET(cpu, &self->cpus))
+			last = cpu;
+	}
+	kills = events("oom_kill");
+	ASSERT_EQ(0, start_readers(self->readers, false, self->nid));
+	for (int i = 0; i < NR_READERS; i++)
+		kill(self->readers[i], SIGCONT);
+	for (int i = 0; now() < until; i++) {
+		int block = blocks[i % nr];
+
+		if (!set_cpu(last, "0\n")) {
+			cpus++;
+			usleep(20000);
+			ASSERT_EQ(0, set_cpu(last, "1\n"));
+		}
+		start = now();
+		if (!set_block(block, "offline\n")) {
+			memory++;
+			usleep(20000);
+			ASSERT_EQ(0, set_block(block, "online\n"));
+		} else {
+			refused++;
+		}
+		if (now() - start > longest)
+			longest = now() - start;
+	}
+	for (int i = 0; i < NR_READERS; i++)
+		EXPECT_EQ(0, waitpid(self->readers[i], NULL, WNOHANG));
+	kill_all(self->readers, NR_READERS);
+	stalled = stalls() - stalled;
+	drains = events("pcp_drain_alloc") - drains;
+	ksft_print_msg("%d times a CPU, %d times a block, %d refused, %.1f s at most\n",
+		       cpus, memory, refused, longest);
+	ksft_print_msg("%ld stalls, %ld drains\n", stalled, drains);
+	EXPECT_GT(cpus, 0);
+	EXPECT_GT(memory + refused, 0);
+	EXPECT_GT(stalled, 100);
+	EXPECT_GT(drains, 0);
+	EXPECT_EQ(kills, events("oom_kill"));
+	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
+}
+
+TEST_HARNESS_MAIN

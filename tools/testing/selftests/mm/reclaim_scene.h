@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What tests of dirty data in reclaim share: scratch disks, memory cgroups,
+ * settings that leave all writing to reclaim, and counting of tracepoints.
+ *
+ * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name block devices
+ * that may be overwritten, with any filesystem. Without them sparse files under
+ * $TMPDIR are used through loop devices.
+ */
+#ifndef RECLAIM_SCENE_H
+#define RECLAIM_SCENE_H
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "reclaim_util.h"
+
+#define MIB		(1024 * 1024UL)
+#define MAX_MOUNTS	3
+#define MAX_CGROUPS	4
+#define TRACING		"/sys/kernel/tracing"
+
+struct scratch {
+	char dev[64];
+	char file[PATH_MAX];	/* behind a loop device of ours */
+	char bdi[32];		/* its name in tracepoints */
+	char dir[96];		/* where it is mounted, if it is */
+};
+
+struct scene {
+	char dir[64];
+	char cgroups[80];	/* the root of cgroup v2 */
+	bool own_cgroups, own_memory;
+	char cgroup[MAX_CGROUPS][128];
+	struct scratch disk[MAX_MOUNTS];
+	int nr_disks;
+	char saved[8][32];
+	bool changed;
+	char why[256];		/* why it can not run */
+};
+
+/* In this order they are restored: who sets a ratio clears its bytes. */
+static const struct {
+	const char *path, *value;
+} scene_knobs[] = {
+	/* Nothing but reclaim has flushers write: neither age nor dirty limits. */
+	{ "/proc/sys/vm/dirty_writeback_centisecs", "0" },
+	{ "/proc/sys/vm/dirty_ratio", "100" },
+	{ "/proc/sys/vm/dirty_background_ratio", "99" },
+	{ "/proc/sys/vm/dirty_bytes", NULL },
+	{ "/proc/sys/vm/dirty_background_bytes", NULL },
+};
+
+static inline __printf(1, 2) int shell(const char *fmt, ...)
+{
+	char cmd[PATH_MAX + 256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	return system(cmd);
+}
+
+static inline double seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static inline void nap(int ms)
+{
+	usleep(ms * 1000);
+}
+
+static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(s->why, sizeof(s->why), fmt, ap);
+	va_end(ap);
+	return false;
+}
+
+static inline bool scene_setup(struct scene *s, const char *name)
+{
+	char has[256], path[128];
+
+	memset(s, 0, sizeof(*s));
+	if (geteuid())
+		return scene_cannot(s, "needs root");
+	snprintf(s->dir, sizeof(s->dir), "/tmp/%s.XXXXXX", name);
+	if (!mkdtemp(s->dir)) {
+		s->dir[0] = '\0';
+		return scene_cannot(s, "no directory in /tmp");
+	}
+	for (size_t i = 0; i < sizeof(scene_knobs) / sizeof(*scene_knobs); i++) {
+		if (read_text(scene_knobs[i].path, s->saved[i], sizeof(s->saved[i])))
+			return scene_cannot(s, "no %s", scene_knobs[i].path);
+	}
+	s->changed = true;
+	for (size_t i = 0; i < sizeof(scene_knobs) / sizeof(*scene_knobs); i++) {
+		if (scene_knobs[i].value)
+			write_text(scene_knobs[i].path, scene_knobs[i].value);
+	}
+	snprintf(s->cgroups, sizeof(s->cgroups), "/sys/fs/cgroup");
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
+		snprintf(s->cgroups, sizeof(s->cgroups), "%s/cgroup", s->dir);
+		mkdir(s->cgroups, 0700);
+		if (mount("none", s->cgroups, "cgroup2", 0, NULL))
+			return scene_cannot(s, "no cgroup v2");
+		s->own_cgroups = true;
+	}
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", s->cgroups);
+	if (read_text(path, has, sizeof(has)) || write_text(path, "+memory"))
+		return scene_cannot(s, "no memory controller in cgroup v2");
+	s->own_memory = !strstr(has, "memory");
+	if (access(TRACING "/instances", F_OK))
+		mount("none", TRACING, "tracefs", 0, NULL);
+	if (access(TRACING "/instances", F_OK))
+		return scene_cannot(s, "no tracefs");
+	return true;
+}
+
+/* A memory cgroup of that number; 0 or what went wrong. */
+static inline int scene_cgroup(struct scene *s, int nr)
+{
+	snprintf(s->cgroup[nr], sizeof(s->cgroup[nr]), "%s/reclaim.%d.%d",
+		 s->cgroups, getpid(), nr);
+	return mkdir(s->cgroup[nr], 0700) ? -errno : 0;
+}
+
+static inline int cgroup_write(struct scene *s, int nr, const char *file, const char *text)
+{
+	char path[192];
+
+	snprintf(path, sizeof(path), "%s/%s", s->cgroup[nr], file);
+	return write_text(path, text);
+}
+
+static inline long cgroup_figure(struct scene *s, int nr, const char *file, const char *name)
+{
+	char path[192];
+
+	snprintf(path, sizeof(path), "%s/%s", s->cgroup[nr], file);
+	return read_figure(path, name);
+}
+
+/* Have reclaim take that many bytes; it may find fewer. */
+static inline void cgroup_reclaim(struct scene *s, int nr, unsigned long bytes)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lu", bytes);
+	cgroup_write(s, nr, "memory.reclaim", text);
+}
+
+/* Dirty or under writeback, in bytes. */
+static inline long cgroup_unclean(struct scene *s, int nr)
+{
+	return cgroup_figure(s, nr, "memory.stat", "file_dirty") +
+	       cgroup_figure(s, nr, "memory.stat", "file_writeback");
+}
+
+/* Scratch disk that @var names, else a loop device; NULL with s->why. */
+static inline struct scratch *scene_disk(struct scene *s, const char *var)
+{
+	struct scratch *d = &s->disk[s->nr_disks];
+	const char *dev = getenv(var), *tmp = getenv("TMPDIR");
+	struct stat st;
+	FILE *f;
+
+	if (dev) {
+		snprintf(d->dev, sizeof(d->dev), "%s", dev);
+	} else {
+		char cmd[PATH_MAX + 64];
+
+		snprintf(d->file, sizeof(d->file), "%s/reclaim_scene.%d.%d",
+			 tmp ? tmp : "/tmp", getpid(), s->nr_disks);
+		snprintf(cmd, sizeof(cmd), "truncate -s 512M %s && losetup -f --show %s",
+			 d->file, d->file);
+		f = popen(cmd, "r");
+		if (!f || fscanf(f, "%63s", d->dev) != 1)
+			d->dev[0] = '\0';
+		if (f)
+			pclose(f);
+	}
+	s->nr_disks++;
+	if (!d->dev[0] || stat(d->dev, &st)) {
+		scene_cannot(s, "no scratch disk: set %s", var);
+		return NULL;
+	}
+	snprintf(d->bdi, sizeof(d->bdi), "%u:%u", major(st.st_rdev), minor(st.st_rdev));
+	return d;
+}
+
+/* Make a filesystem and mount it. */
+static inline bool scratch_mount(struct scene *s, struct scratch *d, const char *fs)
+{
+	const char *force = !strcmp(fs, "ext4") ? "-F -q -E nodiscard" :
+			    !strcmp(fs, "xfs") ? "-f -q -K" :
+			    !strcmp(fs, "btrfs") ? "-f -q -K" : "-f";
+
+	if (shell("command -v mkfs.%s >/dev/null", fs))
+		return scene_cannot(s, "%s: no mkfs for it", fs);
+	if (shell("grep -qw %s /proc/filesystems || modprobe -q %s", fs, fs))
+		return scene_cannot(s, "%s: not in this kernel", fs);
+	if (shell("mkfs.%s %s %s >/dev/null 2>&1", fs, force, d->dev))
+		return scene_cannot(s, "%s: mkfs failed on %s", fs, d->dev);
+	snprintf(d->dir, sizeof(d->dir), "%s/mnt%d", s->dir, (int)(d - s->disk));
+	mkdir(d->dir, 0700);
+	if (mount(d->dev, d->dir, fs, MS_NOATIME, NULL)) {
+		d->dir[0] = '\0';
+		return scene_cannot(s, "%s: mount: %s", fs, strerror(errno));
+	}
+	return true;
+}
+
+static inline void scene_teardown(struct scene *s)
+{
+	char path[128];
+
+	for (int i = s->nr_disks - 1; i >= 0; i--) {
+		struct scratch *d = &s->disk[i];
+
+		if (d->dir[0]) {
+			umount(d->dir);
+			rmdir(d->dir);
+		}
+		if (d->file[0]) {
+			shell("losetup -d %s", d->dev);
+			unlink(d->file);
+		}
+	}
+	for (int i = 0; i < MAX_CGROUPS; i++) {
+		/* A task of it may not have left yet. */
+		for (int n = 0; s->cgroup[i][0] && rmdir(s->cgroup[i]) && n < 100; n++)
+			nap(10);
+	}
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", s->cgroups);
+	if (s->own_memory)
+		write_text(path, "-memory");
+	/* Of a ratio and its bytes the one that is not 0 was set. */
+	for (size_t i = 0; s->changed && i < sizeof(scene_knobs) / sizeof(*scene_knobs); i++) {
+		if (i == 0 || strcmp(s->saved[i], "0"))
+			write_text(scene_knobs[i].path, s->saved[i]);
+	}
+	if (s->own_cgroups) {
+		umount(s->cgroups);
+		rmdir(s->cgroups);
+	}
+	if (s->dir[0])
+		rmdir(s->dir);
+}
+
+/* A tracefs instance that records one event; false without it. */
+static inline bool trace_open(char *instance, size_t size, const char *name,
+			      const char *event, const char *filter)
+{
+	char path[PATH_MAX];
+
+	snprintf(instance, size, TRACING "/instances/%s.%d", name, getpid());
+	if (mkdir(instance, 0700))
+		return false;
+	snprintf(path, sizeof(path), "%s/events/%s/filter", instance, event);
+	if (filter && write_text(path, filter))
+		return false;
+	snprintf(path, sizeof(path), "%s/events/%s/enable", instance, event);
+	return !write_text(path, "1");
+}
+
+/* Recorded events whose line has all of these. */
+static inline long trace_count(const char *instance, const char *a, const char *b,
+			       const char *c)
+{
+	char path[PATH_MAX], line[512];
+	long nr = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", instance);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		nr += line[0] != '#' && strstr(line, a) && (!b || strstr(line, b)) &&
+		      (!c || strstr(line, c));
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+static inline void trace_close(const char *instance)
+{
+	if (instance[0])
+		rmdir(instance);
+}
+
+/* Write @mib MiB into a file, dirty; 0 or an exit status. */
+static inline int fill_file(const char *path, int mib)
+{
+	static char buf[MIB];
+	int fd = open(path, O_CREAT | O_RDWR, 0600);
+	int ret = fd < 0;
+
+	memset(buf, 0x5a, sizeof(buf));
+	for (int i = 0; i < mib && !ret; i++)
+		ret = pwrite(fd, buf, MIB, i * MIB) != MIB;
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/* A child in a cgroup, or where we are with nr < 0; 0 in the child. */
+static inline pid_t fork_into(struct scene *s, int nr)
+{
+	pid_t pid = fork();
+
+	if (!pid && nr >= 0 && cgroup_write(s, nr, "cgroup.procs", "0"))
+		_exit(255);
+	return pid;
+}
+
+static inline int wait_for(pid_t pid)
+{
+	int status;
+
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return 255;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Dirty a file from inside a cgroup. */
+static inline int cgroup_fill(struct scene *s, int nr, const char *path, int mib)
+{
+	pid_t pid = fork_into(s, nr);
+
+	if (!pid)
+		_exit(fill_file(path, mib));
+	return wait_for(pid);
+}
+
+/* Take as much memory as is free, and @mib MiB more: 0 if we got it. */
+static inline int hog(int mib)
+{
+	struct sysinfo si;
+	unsigned long size;
+	pid_t pid;
+	char *p;
+
+	sysinfo(&si);
+	size = si.freeram * si.mem_unit + mib * MIB;
+	pid = fork();
+	if (!pid) {
+		write_text("/proc/self/oom_score_adj", "1000");
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED)
+			_exit(1);
+		for (unsigned long at = 0; at < size; at += 4096)
+			p[at] = 1;
+		_exit(0);
+	}
+	return wait_for(pid);
+}
+
+#endif

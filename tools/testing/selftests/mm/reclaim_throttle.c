@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Reclaim waits where pages can not be cleaned fast enough, and only there.
+ *
+ * slow_disk: an ext4 whose writes a memory cgroup may only do slowly (io.max).
+ * A writer fills memory, or its cgroup, with pages that wait for that disk. The
+ * tracepoint mm_vmscan_throttled says who slept in reclaim, and why.
+ *
+ * opportunistic: reclaim that may neither write nor unmap, as with
+ * vm.zone_reclaim_mode=1, has to find the clean page cache that is there.
+ *
+ * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten.
+ * Without it a sparse file under $TMPDIR is used through a loop device. Needs
+ * root, and cgroup v2 with the controllers memory and io.
+ */
+#include "kselftest_harness.h"
+#include "reclaim_util.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#define MIB		(1024 * 1024UL)
+#define SLOW_BPS	(4 * MIB)
+#define CGROUP_MIB	64
+#define NR_READERS	3
+#define NR_CHILDREN	(NR_READERS + 2)
+
+static const struct {
+	const char *path, *value;
+} knobs[] = {
+	/* Let reclaim meet dirty pages before writers are held back for them. */
+	{ "/proc/sys/vm/dirty_ratio", "90" },
+	{ "/proc/sys/vm/zone_reclaim_mode", "0" },
+	/* Only kept for later: a ratio that is set clears it. */
+	{ "/proc/sys/vm/dirty_bytes", NULL },
+};
+
+#define NR_KNOBS	((int)ARRAY_SIZE(knobs))
+
+struct scene {
+	char dir[64];
+	char disk[128];
+	bool loop;
+	bool mounted;
+	char root[80], slow[128], clean[128];	/* cgroups */
+	char tracefs[160];
+	char saved[NR_KNOBS][32];
+	pid_t children[NR_CHILDREN];
+	const char *cannot;
+	char why[256];
+};
+
+static __printf(1, 2) int shell(const char *fmt, ...)
+{
+	char cmd[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	return system(cmd);
+}
+
+static __printf(3, 4) int write_under(const char *dir, const char *name, const char *fmt, ...)
+{
+	char path[256], text[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return write_text(path, text);
+}
+
+static long figure_under(const char *dir, const char *name, const char *key)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return read_figure(path, key);
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static bool fail(struct scene *s, const char *what)
+{
+	snprintf(s->why, sizeof(s->why), "%s: %s", what, strerror(errno));
+	return false;
+}
+
+static bool cannot(struct scene *s, const char *what)
+{
+	s->cannot = what;
+	return false;
+}
+
+static bool setup_disk(struct scene *s)
+{
+	const char *disk = getenv("RECLAIM_DISK_EXT4"), *tmp = getenv("TMPDIR");
+	char mnt[80];
+
+	s->loop = !disk;
+	snprintf(s->dir, sizeof(s->dir), "%s/reclaim_throttle.%d", tmp ? tmp : "/tmp", getpid());
+	if (mkdir(s->dir, 0700))
+		return fail(s, "scratch directory");
+	if (disk) {
+		snprintf(s->disk, sizeof(s->disk), "%s", disk);
+	} else {
+		char name[32];
+		FILE *f;
+
+		if (shell("truncate -s 512M %s/disk", s->dir))
+			return fail(s, "scratch file");
+		snprintf(s->disk, sizeof(s->disk), "losetup -f --show %s/disk", s->dir);
+		f = popen(s->disk, "r");
+		if (!f || fscanf(f, "%31s", name) != 1 || pclose(f))
+			return cannot(s, "no loop device");
+		snprintf(s->disk, sizeof(s->disk), "%s", name);
+	}
+	if (shell("mkfs.ext4 -F -q -E lazy_itable_init=1,nodiscard %s >/dev/null 2>&1", s->disk))
+		return fail(s, "mkfs.ext4");
+	snprintf(mnt, sizeof(mnt), "%s/mnt", s->dir);
+	mkdir(mnt, 0700);
+	if (mount(s->disk, mnt, "ext4", MS_NOATIME, "noinit_itable"))
+		return fail(s, "mount of ext4");
+	s->mounted = true;
+	/* Reads of a hole fill the page cache and cost the disk nothing. */
+	return shell("truncate -s 64G %s/hole", mnt) ? fail(s, "sparse file") : true;
+}
+
+static bool setup_cgroups(struct scene *s)
+{
+	struct stat st;
+
+	snprintf(s->root, sizeof(s->root), "/sys/fs/cgroup");
+	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
+		snprintf(s->root, sizeof(s->root), "%s/cgroup", s->dir);
+		mkdir(s->root, 0700);
+		if (mount("none", s->root, "cgroup2", 0, NULL))
+			return cannot(s, "no cgroup v2");
+	}
+	if (write_under(s->root, "cgroup.subtree_control", "+memory") ||
+	    write_under(s->root, "cgroup.subtree_control", "+io"))
+		return cannot(s, "no controllers memory and io in cgroup v2");
+	snprintf(s->slow, sizeof(s->slow), "%s/reclaim_throttle.%d.slow", s->root, getpid());
+	snprintf(s->clean, sizeof(s->clean), "%s/reclaim_throttle.%d.clean", s->root, getpid());
+	if (mkdir(s->slow, 0700) || mkdir(s->clean, 0700))
+		return fail(s, "mkdir of a cgroup");
+	if (stat(s->disk, &st))
+		return fail(s, s->disk);
+	if (write_under(s->slow, "io.max", "%u:%u wbps=%lu", major(st.st_rdev),
+			minor(st.st_rdev), SLOW_BPS))
+		return cannot(s, "no io.max: the kernel is built without BLK_DEV_THROTTLING");
+	return true;
+}
+
+static void unlimit_disk(struct scene *s)
+{
+	struct stat st;
+
+	if (!stat(s->disk, &st))
+		write_under(s->slow, "io.max", "%u:%u wbps=max", major(st.st_rdev),
+			    minor(st.st_rdev));
+}
+
+static bool setup_trace(struct scene *s)
+{
+	const char *root = "/sys/kernel/tracing";
+
+	if (access("/sys/kernel/tracing/instances", F_OK) &&
+	    mount("none", root, "tracefs", 0, NULL))
+		return cannot(s, "no tracefs");
+	snprintf(s->tracefs, sizeof(s->tracefs), "%s/instances/reclaim_throttle.%d", root,
+		 getpid());
+	if (mkdir(s->tracefs, 0700)) {
+		s->tracefs[0] = '\0';
+		return cannot(s, "no instances in tracefs");
+	}
+	if (write_under(s->tracefs, "events/vmscan/mm_vmscan_throttled/enable", "1"))
+		return cannot(s, "no tracepoint mm_vmscan_throttled");
+	return true;
+}
+
+/*
+ * How often somebody slept in reclaim: tasks whose name begins with comm, or one
+ * pid, or all; for a reason, or any.
+ */
+static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reason)
+{
+	char path[256], line[512], wanted[64];
+	int found = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", s->tracefs);
+	snprintf(wanted, sizeof(wanted), "-%d ", pid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *who = line + strspn(line, " ");
+
+		if (!strstr(line, "mm_vmscan_throttled:") || (reason && !strstr(line, reason)))
+			continue;
+		if (comm && strncmp(who, comm, strlen(comm)))
+			continue;
+		if (pid && !strstr(line, wanted))
+			continue;
+		found++;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* A child that ends with us; cgroup may be NULL. Returns its pid to the parent, 0 to it. */
+static pid_t child(struct scene *s, const char *cgroup)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (cgroup && write_under(cgroup, "cgroup.procs", "0"))
+			_exit(1);
+		return 0;
+	}
+	for (int i = 0; i < NR_CHILDREN; i++) {
+		if (!s->children[i]) {
+			s->children[i] = pid;
+			break;
+		}
+	}
+	return pid;
+}
+
+static pid_t start_writer(struct scene *s, unsigned long mib)
+{
+	pid_t pid = child(s, s->slow);
+	static char buf[MIB];
+	char path[96];
+	int fd;
+
+	if (pid)
+		return pid;
+	snprintf(path, sizeof(path), "%s/mnt/written", s->dir);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	for (unsigned long at = 0; fd >= 0; at = (at + 1) % mib) {
+		if (pwrite(fd, buf, MIB, at * MIB) < 0)
+			break;
+	}
+	_exit(1);
+}
+
+static pid_t start_reader(struct scene *s, const char *cgroup, int nr)
+{
+	pid_t pid = child(s, cgroup);
+	static char buf[MIB];
+	char path[96];
+	int fd;
+
+	if (pid)
+		return pid;
+	snprintf(path, sizeof(path), "%s/mnt/hole", s->dir);
+	fd = open(path, O_RDONLY);
+	for (unsigned long at = nr * 16384UL; fd >= 0; at = (at + 1) % 65536) {
+		if (pread(fd, buf, MIB, at * MIB) < 0)
+			break;
+	}
+	_exit(1);
+}
+
+/* Anonymous memory, more and more, so that only file pages are left to reclaim. */
+static pid_t start_hog(struct scene *s, unsigned long mib)
+{
+	pid_t pid = child(s, NULL);
+
+	if (pid)
+		return pid;
+	write_text("/proc/self/oom_score_adj", "1000");
+	for (unsigned long i = 0; i < mib; i++) {
+		void *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		if (p == MAP_FAILED)
+			_exit(1);
+		usleep(50000);
+	}
+	pause();
+	_exit(1);
+}
+
+/* Whether it is in use; the lowest bit of the file is its main switch. */
+static bool mglru(void)
+{
+	char text[32];
+
+	return !read_text("/sys/kernel/mm/lru_gen/enabled", text, sizeof(text)) &&
+	       strtol(text, NULL, 16) & 1;
+}
+
+static long free_pages(void)
+{
+	return read_figure("/proc/vmstat", "nr_free_pages");
+}
+
+static long free_mib(void)
+{
+	return free_pages() * getpagesize() / (long)MIB;
+}
+
+static bool alive(pid_t pid)
+{
+	return pid > 0 && waitpid(pid, NULL, WNOHANG) == 0;
+}
+
+static void end_children(struct scene *s)
+{
+	for (int i = 0; i < NR_CHILDREN; i++) {
+		if (s->children[i] > 0 && !kill(s->children[i], SIGKILL)) {
+			waitpid(s->children[i], NULL, 0);
+			/* Those of a test that was killed are not ours to wait for. */
+			for (int ms = 0; ms < 5000 && !kill(s->children[i], 0); ms += 10)
+				usleep(10000);
+		}
+		s->children[i] = 0;
+	}
+}
+
+static bool setup_scene(struct scene *s)
+{
+	if (geteuid())
+		return cannot(s, "needs root");
+	for (int i = 0; i < NR_KNOBS; i++) {
+		if (read_text(knobs[i].path, s->saved[i], sizeof(s->saved[i])))
+			continue;
+		if (knobs[i].value)
+			write_text(knobs[i].path, knobs[i].value);
+	}
+	return setup_disk(s) && setup_cgroups(s) && setup_trace(s);
+}
+
+static void end_scene(struct scene *s)
+{
+	end_children(s);
+	/* What still waits for the slow disk would keep umount waiting, too. */
+	unlimit_disk(s);
+	if (s->mounted) {
+		shell("rm -f %s/mnt/written", s->dir);
+		shell("umount %s/mnt", s->dir);
+	}
+	if (s->loop && s->disk[0])
+		shell("losetup -d %s 2>/dev/null", s->disk);
+	if (s->tracefs[0])
+		rmdir(s->tracefs);
+	for (int i = 0; i < 50 && s->slow[0] && rmdir(s->slow) && errno == EBUSY; i++)
+		usleep(100000);
+	if (s->clean[0])
+		rmdir(s->clean);
+	shell("umount %s/cgroup 2>/dev/null; rm -rf %s", s->dir, s->dir);
+	for (int i = 0; i < NR_KNOBS; i++) {
+		/* Ratios and bytes exclude each other: what was 0 was the other one. */
+		if (s->saved[i][0] && strcmp(knobs[i].path, "/proc/sys/vm/dirty_bytes"))
+			write_text(knobs[i].path, s->saved[i]);
+		else if (s->saved[i][0] && strcmp(s->saved[i], "0"))
+			write_text(knobs[i].path, s->saved[i]);
+	}
+}
+
+FIXTURE(slow_disk) {
+	struct scene scene;
+};
+
+FIXTURE_SETUP(slow_disk)
+{
+	bool ready = setup_scene(&self->scene);
+
+	if (self->scene.cannot)
+		SKIP(return, "%s", self->scene.cannot);
+	ASSERT_TRUE(ready) {
+		TH_LOG("%s", self->scene.why);
+	}
+}
+
+FIXTURE_TEARDOWN_PARENT(slow_disk)
+{
+	end_scene(&self->scene);
+}
+
+/*
+ * Half of memory is written to, then a task takes the rest: kswapd finds nothing
+ * but pages under writeback. MGLRU has to see that as the classic LRU does, whose
+ * kswapd need not meet a whole pass of them with this load: there it is only told.
+ */
+TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 90)
+{
+	struct scene *s = &self->scene;
+	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB;
+	double until = now() + 20;
+	int kswapd = 0;
+	pid_t writer;
+
+	writer = start_writer(s, mib / 2 < 360 ? mib / 2 : 360);
+	ASSERT_GT(writer, 0);
+	while (now() < until && free_mib() > (long)mib / 3)
+		usleep(200000);
+	ASSERT_GT(start_hog(s, mib), 0);
+	until = now() + 40;
+	do {
+		sleep(1);
+		kswapd = sleeps(s, "kswapd", 0, "VMSCAN_THROTTLE_WRITEBACK");
+	} while (now() < until && kswapd < 3);
+	EXPECT_TRUE(alive(writer));
+	TH_LOG("kswapd waited for writeback %d times, direct reclaim for congestion %d times",
+	       kswapd, sleeps(s, NULL, 0, "VMSCAN_THROTTLE_CONGESTED"));
+	if (mglru())
+		EXPECT_GE(kswapd, 3);
+}
+
+/*
+ * A small cgroup full of dirty pages on a node that has plenty of clean ones:
+ * its writer waits for the disk instead of turning its pages over and over, and
+ * is not killed for lack of clean ones. Nobody else waits.
+ */
+TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 60)
+{
+	struct scene *s = &self->scene;
+	long scanned, stolen, pages = CGROUP_MIB * MIB / getpagesize();
+	pid_t writer, reader;
+	int waited;
+
+	ASSERT_EQ(0, write_under(s->slow, "memory.max", "%luM", (unsigned long)CGROUP_MIB));
+	ASSERT_EQ(0, write_under(s->clean, "memory.max", "%luM", (unsigned long)CGROUP_MIB));
+	reader = start_reader(s, s->clean, 0);
+	writer = start_writer(s, 360);
+	ASSERT_GT(reader, 0);
+	ASSERT_GT(writer, 0);
+	sleep(12);
+	EXPECT_TRUE(alive(writer));
+	EXPECT_TRUE(alive(reader));
+	waited = sleeps(s, NULL, writer, "VMSCAN_THROTTLE_CONGESTED");
+	scanned = figure_under(s->slow, "memory.stat", "pgscan");
+	stolen = figure_under(s->slow, "memory.stat", "pgsteal");
+	TH_LOG("%ld pages scanned, %ld stolen; the writer waited %d times", scanned, stolen,
+	       waited);
+	EXPECT_EQ(0, figure_under(s->slow, "memory.events", "oom_kill"));
+	EXPECT_GT(waited, 0);
+	EXPECT_GT(stolen, 0);
+	/* Without waiting it is some hundred times the cgroup, and then it is killed. */
+	EXPECT_LT(scanned, 100 * (stolen + pages));
+	/* Its neighbour has reclaimed for itself meanwhile, and never waited. */
+	EXPECT_GT(figure_under(s->clean, "memory.stat", "pgsteal"), 0);
+	EXPECT_EQ(0, sleeps(s, NULL, reader, NULL));
+}
+
+FIXTURE(opportunistic) {
+	struct scene scene;
+};
+
+FIXTURE_SETUP(opportunistic)
+{
+	bool ready = setup_scene(&self->scene);
+
+	if (self->scene.cannot)
+		SKIP(return, "%s", self->scene.cannot);
+	ASSERT_TRUE(ready) {
+		TH_LOG("%s", self->scene.why);
+	}
+}
+
+FIXTURE_TEARDOWN_PARENT(opportunistic)
+{
+	end_scene(&self->scene);
+}
+
+/* Read so much of the hole into the page cache. */
+static bool fill_cache(struct scene *s, unsigned long mib)
+{
+	static char buf[MIB];
+	char path[96];
+	bool ok = true;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/mnt/hole", s->dir);
+	fd = open(path, O_RDONLY);
+	for (unsigned long at = 0; ok && at < mib; at++)
+		ok = pread(fd, buf, MIB, at * MIB) == (ssize_t)MIB;
+	close(fd);
+	return ok;
+}
+
+/* vm.zone_reclaim_mode: take the page cache that is here before memory elsewhere. */
+TEST_F_TIMEOUT(opportunistic, zone_reclaim_frees_page_cache, 60)
+{
+	struct scene *s = &self->scene;
+	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB;
+	long done, failed;
+
+	ASSERT_TRUE(fill_cache(s, mib));
+	if (write_text("/proc/sys/vm/zone_reclaim_mode", "1"))
+		SKIP(return, "no vm.zone_reclaim_mode: the kernel is built without NUMA");
+	done = read_figure("/proc/vmstat", "zone_reclaim_success");
+	failed = read_figure("/proc/vmstat", "zone_reclaim_failed");
+	ASSERT_GE(done, 0);
+	ASSERT_TRUE(fill_cache(s, 2 * mib));
+	done = read_figure("/proc/vmstat", "zone_reclaim_success") - done;
+	failed = read_figure("/proc/vmstat", "zone_reclaim_failed") - failed;
+	TH_LOG("%ld attempts freed enough, %ld did not", done, failed);
+	EXPECT_GT(done, 0);
+	EXPECT_GT(done, failed);
+}
+
+TEST_HARNESS_MAIN

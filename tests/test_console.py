@@ -27,6 +27,11 @@ def test_warning_with_its_trace() -> None:
     assert "clean mount" not in found.report
 
 
+def test_memory_that_stays_online_is_nothing_bad() -> None:
+    assert console.scan("[ 1.0] page dumped because: unmovable page\n") == []
+    assert console.scan("[ 1.0] page dumped because: nonzero mapcount\n") != []
+
+
 def test_expected_warning_is_left_out_and_another_is_not() -> None:
     other = WARN.replace("do_writepages", "ext4_write_inode")
     assert console.scan(WARN, [r"at do_writepages\+"]) == []

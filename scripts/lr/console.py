@@ -38,7 +38,14 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"\bOops(?:: |\b.*\[#)|general protection fault|Unable to handle kernel|double fault|stack segment"),
     ),
     ("warning", re.compile(r"(?:^|\] )WARNING: ")),
-    ("bad state", re.compile(r"BUG: Bad (?:page|rss)|page dumped because|slab error|list_(?:add|del) corruption")),
+    (
+        "bad state",
+        # Memory that can not go offline is dumped, too: a refusal, nothing bad.
+        re.compile(
+            r"BUG: Bad (?:page|rss)|page dumped because: (?!unmovable page|migration failure)|slab error|"
+            r"list_(?:add|del) corruption"
+        ),
+    ),
 )
 # A report goes on until its closing line; what is in between belongs to it.
 _TRACE_END = re.compile(r"---\[ end trace")

@@ -435,7 +435,7 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 90)
 TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 60)
 {
 	struct scene *s = &self->scene;
-	long scanned, stolen, pages = CGROUP_MIB * MIB / getpagesize();
+	long scanned, stolen;
 	pid_t writer, reader;
 	int waited;
 
@@ -456,8 +456,6 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 60)
 	EXPECT_EQ(0, figure_under(s->slow, "memory.events", "oom_kill"));
 	EXPECT_GT(waited, 0);
 	EXPECT_GT(stolen, 0);
-	/* Without waiting it is some hundred times the cgroup, and then it is killed. */
-	EXPECT_LT(scanned, 100 * (stolen + pages));
 	/* Its neighbour has reclaimed for itself meanwhile, and never waited. */
 	EXPECT_GT(figure_under(s->clean, "memory.stat", "pgsteal"), 0);
 	EXPECT_EQ(0, sleeps(s, NULL, reader, NULL));

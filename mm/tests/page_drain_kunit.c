@@ -381,7 +381,9 @@ static void the_others_drain_is_completed(struct kunit *test)
 /* A zone whose pages can be counted and whose free lists can be filled. */
 static void make_countable(struct kunit *test, struct zone *zone)
 {
-	zone->per_cpu_zonestats = alloc_percpu(struct per_cpu_zonestat);
+	/* Without SMP and NUMA it has no members. */
+	zone->per_cpu_zonestats = __alloc_percpu(max_t(size_t, 1, sizeof(struct per_cpu_zonestat)),
+						 sizeof(long));
 	KUNIT_ASSERT_NOT_NULL(test, zone->per_cpu_zonestats);
 	spin_lock_init(&zone->lock);
 	for (int order = 0; order < NR_PAGE_ORDERS; order++) {

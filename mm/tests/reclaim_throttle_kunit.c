@@ -122,10 +122,12 @@ static void free_zonestats(void *stats)
 /* A node of one zone with 1000 pages that can be reclaimed. */
 static pg_data_t *new_test_node(struct kunit *test, unsigned int pending)
 {
-	struct per_cpu_zonestat __percpu *stats = alloc_percpu(struct per_cpu_zonestat);
+	struct per_cpu_zonestat __percpu *stats;
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 	struct zone *zone;
 
+	/* Without SMP and NUMA it has no members. */
+	stats = __alloc_percpu(max_t(size_t, 1, sizeof(*stats)), sizeof(long));
 	KUNIT_ASSERT_NOT_NULL(test, pgdat);
 	KUNIT_ASSERT_NOT_NULL(test, (void __force *)stats);
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, free_zonestats,

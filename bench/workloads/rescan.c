@@ -9,7 +9,6 @@
  * rounds=, first_kib=, first_us= and first_cpu_us= of the first round, second_kib= of the second, later_kib= and
  * later_us= of a later one in the mean (what was read from DISK, how long the look-ups took, and on the CPU).
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STEP (1UL << 20)
+#include "lab.h"
 
-static void die(const char *what)
-{
-	fprintf(stderr, "rescan: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
+#define STEP (1UL << 20)
 
 static double clock_now(clockid_t clock)
 {
@@ -32,11 +27,6 @@ static double clock_now(clockid_t clock)
 
 	clock_gettime(clock, &ts);
 	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
-static double now(void)
-{
-	return clock_now(CLOCK_MONOTONIC);
 }
 
 static unsigned long kib_read(const char *disk)

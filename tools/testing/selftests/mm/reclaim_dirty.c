@@ -231,7 +231,7 @@ TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
 	cgroup_reclaim(s, 0, MIB);
 	snprintf(text, sizeof(text), "%s wbps=max", self->disk->bdi);
 	cgroup_write(s, 0, "io.max", text);
-	for (until = seconds() + 20; seconds() < until; nap(50)) {
+	for (until = now() + 20; now() < until; nap(50)) {
 		cached(dirty, &d);
 		if (!d.dirty && !d.writeback)
 			break;

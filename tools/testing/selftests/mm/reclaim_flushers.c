@@ -89,7 +89,7 @@ static bool cgroup_writeback(struct scene *s)
 /* One cgroup's dirty data is reclaimed; the other's must stay as it is. */
 TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 {
-	double until = seconds() + 20;
+	double until = now() + 20;
 	struct scene *s = &self->s;
 	char path[PATH_MAX];
 	long met, other;
@@ -105,7 +105,7 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 	ASSERT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
 	ASSERT_EQ(0, trace_count(self->trace, "reason=vmscan", NULL, NULL));
 
-	while (cgroup_unclean(s, MET) > (long)MIB && seconds() < until) {
+	while (cgroup_unclean(s, MET) > (long)MIB && now() < until) {
 		cgroup_reclaim(s, MET, 24 * MIB);
 		nap(100);
 	}
@@ -227,9 +227,9 @@ TEST_F_TIMEOUT(stress, writers_always_go_on, 120)
 	write_text("/proc/sys/vm/drop_caches", "1");
 	for (int i = 0; i < NR_WRITERS; i++) {
 		self->writer[i] = start_writer(s, i, self->progress);
-		moved[i] = seconds();
+		moved[i] = now();
 	}
-	for (end = seconds() + STRESS_SECONDS; seconds() < end; nap(200)) {
+	for (end = now() + STRESS_SECONDS; now() < end; nap(200)) {
 		for (int i = 0; i < NR_WRITERS; i++) {
 			unsigned long is = __atomic_load_n(&self->progress[i], __ATOMIC_RELAXED);
 			int status;
@@ -247,11 +247,11 @@ TEST_F_TIMEOUT(stress, writers_always_go_on, 120)
 			}
 			if (is != was[i]) {
 				was[i] = is;
-				moved[i] = seconds();
+				moved[i] = now();
 			}
-			if (seconds() - moved[i] > longest)
-				longest = seconds() - moved[i];
-			ASSERT_LT(seconds() - moved[i], STALL_SECONDS)
+			if (now() - moved[i] > longest)
+				longest = now() - moved[i];
+			ASSERT_LT(now() - moved[i], STALL_SECONDS)
 				TH_LOG("writer %d is stuck after %lu MiB", i, is);
 		}
 		/* More reclaimers than writers. */

@@ -313,14 +313,6 @@ TEST_F_TIMEOUT(kswapd_threads, one_thread_under_load_has_no_helpers, 60)
 	EXPECT_EQ(before[WAKE], after[WAKE]);
 }
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
 TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
 {
 	double until, longest = 0;

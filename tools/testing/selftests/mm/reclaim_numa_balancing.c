@@ -80,14 +80,6 @@ struct shared {
 	atomic_long on_target;
 };
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
 static void nap(int ms)
 {
 	usleep(ms * 1000);

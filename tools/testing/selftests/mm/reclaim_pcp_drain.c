@@ -32,14 +32,6 @@
 
 static long page_size;
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
 static const char *node_file(int nid, const char *name)
 {
 	static char path[128];

@@ -72,14 +72,6 @@ static inline __printf(1, 2) int shell(const char *fmt, ...)
 	return system(cmd);
 }
 
-static inline double seconds(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
 static inline void nap(int ms)
 {
 	usleep(ms * 1000);

@@ -88,14 +88,6 @@ static long figure_under(const char *dir, const char *name, const char *key)
 	return read_figure(path, key);
 }
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
 static bool fail(struct scene *s, const char *what)
 {
 	snprintf(s->why, sizeof(s->why), "%s: %s", what, strerror(errno));

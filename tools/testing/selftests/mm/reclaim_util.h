@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the tests of reclaim share: short files of /proc, /sys and cgroups. */
+/* What the tests of reclaim share: short files of /proc, /sys and cgroups, and the clock. */
 #ifndef RECLAIM_UTIL_H
 #define RECLAIM_UTIL_H
 
@@ -7,7 +7,17 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* Seconds of a clock that only goes forward. */
+static inline double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
 
 /* The first line of a file; 0 or a negative errno. */
 static inline int read_text(const char *path, char *buf, size_t size)

@@ -98,6 +98,23 @@ def test_wrong_ablation_headers(text: str) -> None:
         ablate.parse(Path("a.patch"), text)
 
 
+@pytest.mark.parametrize(("fails_in", "runs"), [(1, 1), (3, 3), (None, 3)])
+def test_an_ablation_may_need_luck_to_be_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_in: int | None, runs: int
+) -> None:
+    ablation = ablate.parse(Path("lost.patch"), "Ablation: no loss\nCaught-by: selftest prog:fix.case\n")
+    calls: list[str] = []
+
+    def run(*_args: object, **_kwargs: object) -> list[Case]:
+        calls.append("run")
+        return [Case("s", "prog/fix.case", "failed" if len(calls) == fails_in else "passed")]
+
+    monkeypatch.setattr(selftest, "run_selftests", run)
+    case = ablate._test(Layout(tmp_path), ablation, ablation.catches[0], Path("bzImage"), 60)
+    assert len(calls) == runs
+    assert case.status == ("passed" if fails_in else "failed")
+
+
 def test_ablations_in_turn_are_all_there_and_begin_elsewhere() -> None:
     ablations = [ablate.Ablation(Path(name), name, ()) for name in "abcdefg"]
     turns = [[each.mechanism for each in ablate.in_turn(ablations, day)] for day in range(7)]

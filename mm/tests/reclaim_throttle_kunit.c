@@ -193,8 +193,64 @@ static void throttle_test(struct kunit *test)
 			c->cgroup_congested);
 }
 
+static const struct batch_case {
+	const char *name;
+	bool direct;
+	unsigned long taken;
+	unsigned int dirty;
+	unsigned int congested;
+	unsigned int writeback;
+	bool node_writeback;
+	bool node_congested;
+} batch_cases[] = {
+	{ .name = "clean", .taken = 64 },
+	{ .name = "all under writeback", .taken = 64, .dirty = 64, .writeback = 64,
+	  .node_writeback = true },
+	{ .name = "all come round", .taken = 64, .dirty = 64, .congested = 64, .writeback = 64,
+	  .node_writeback = true, .node_congested = true },
+	{ .name = "one not under writeback", .taken = 64, .dirty = 64, .writeback = 63 },
+	{ .name = "one dirty, and that one comes round", .taken = 64, .dirty = 1,
+	  .congested = 1, .writeback = 1, .node_congested = true },
+	{ .name = "one of two dirty ones comes round", .taken = 64, .dirty = 2,
+	  .congested = 1, .writeback = 2 },
+	{ .name = "smallest batch", .taken = SWAP_CLUSTER_MAX, .dirty = SWAP_CLUSTER_MAX,
+	  .congested = SWAP_CLUSTER_MAX, .writeback = SWAP_CLUSTER_MAX,
+	  .node_writeback = true, .node_congested = true },
+	{ .name = "remnant", .taken = SWAP_CLUSTER_MAX - 1, .dirty = SWAP_CLUSTER_MAX - 1,
+	  .congested = SWAP_CLUSTER_MAX - 1, .writeback = SWAP_CLUSTER_MAX - 1 },
+	{ .name = "not by kswapd", .direct = true, .taken = 64, .dirty = 64, .congested = 64,
+	  .writeback = 64 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(batch, batch_cases, name);
+
+static void batch_test(struct kunit *test)
+{
+	const struct batch_case *c = test->param_value;
+	struct lruvec *lruvec = kunit_kzalloc(test, sizeof(*lruvec), GFP_KERNEL);
+	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
+	unsigned int flags = current->flags & PF_KSWAPD;
+	struct reclaim_stat stat = {
+		.nr_dirty = c->dirty,
+		.nr_congested = c->congested,
+		.nr_writeback = c->writeback,
+	};
+
+	KUNIT_ASSERT_NOT_NULL(test, lruvec);
+	KUNIT_ASSERT_NOT_NULL(test, pgdat);
+	current->flags &= ~PF_KSWAPD;
+	if (!c->direct)
+		current->flags |= PF_KSWAPD;
+	mark_batch_under_writeback(pgdat, lruvec, c->taken, &stat);
+	current->flags = (current->flags & ~PF_KSWAPD) | flags;
+	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_WRITEBACK, &pgdat->flags), c->node_writeback);
+	KUNIT_EXPECT_EQ(test, test_bit(LRUVEC_NODE_CONGESTED, &lruvec->flags),
+			c->node_congested);
+}
+
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
+	KUNIT_CASE_PARAM(batch_test, batch_gen_params),
 	{ }
 };
 

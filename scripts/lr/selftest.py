@@ -171,7 +171,7 @@ def main(argv: list[str]) -> int:
     words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
     words.add_argument("--debug", default=env("DEBUG", "0"), help="1: the debug build of it")
     words.add_argument("--test", default=env("TEST", ""), help="PROGRAM or PROGRAM:CASE; default all")
-    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all four")
+    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all six")
     words.add_argument("--timeout", default=env("TIMEOUT", "1800"), help="seconds one guest may take, default 1800")
     options = words.parse_args(argv)
     kernel = choice("KERNEL", options.kernel, KERNELS)

@@ -46,7 +46,7 @@ STATIONS: tuple[Station, ...] = (
         ),
         columns=(
             ("data lost", _files),
-            ("inodes written by reclaim", lambda words: words.get("written_by_reclaim", "-")),
+            ("writeback begun by reclaim", lambda words: words.get("written_by_reclaim", "-")),
             ("inodes kept for the flusher", lambda words: words.get("kept", "-")),
             ("kernel warnings", lambda words: words.get("warnings", "-")),
         ),

@@ -394,10 +394,11 @@ FIXTURE_TEARDOWN_PARENT(slow_disk)
  * but pages under writeback. MGLRU has to see that as the classic LRU does, whose
  * kswapd need not meet a whole pass of them with this load: there it is only told.
  */
-TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 90)
+TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 {
 	struct scene *s = &self->scene;
 	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB;
+	long scanned = read_figure("/proc/vmstat", "pgscan_kswapd");
 	double until = now() + 20;
 	int kswapd = 0;
 	pid_t writer;
@@ -413,8 +414,10 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 90)
 		kswapd = sleeps(s, "kswapd", 0, "VMSCAN_THROTTLE_WRITEBACK");
 	} while (now() < until && kswapd < 3);
 	EXPECT_TRUE(alive(writer));
+	scanned = read_figure("/proc/vmstat", "pgscan_kswapd") - scanned;
 	TH_LOG("kswapd waited for writeback %d times, direct reclaim for congestion %d times",
 	       kswapd, sleeps(s, NULL, 0, "VMSCAN_THROTTLE_CONGESTED"));
+	TH_LOG("kswapd scanned %ld pages; %ld MiB are free", scanned, free_mib());
 	if (mglru())
 		EXPECT_GE(kswapd, 3);
 }

@@ -141,6 +141,14 @@ def test_a_variant_may_have_its_own_points() -> None:
     assert scenario.points_of(found, found.variants[0], True) == ("3",)
 
 
+def test_a_variant_without_a_point_is_not_booted() -> None:
+    toy = scenario.parse("toy", TEXT.replace('MODE = "read"', 'ONLY = "1"'))
+    columns = kernels.parse("stock")
+    assert len(runner.jobs([toy], columns, Options(1, False))) == 2
+    with pytest.raises(Fail, match="toy, VARIANT=a: a quick run measures none of its points; leave QUICK=1 out"):
+        runner.jobs([toy], columns, Options(1, True, variants=("a",)))
+
+
 def test_points_are_read_and_nonsense_is_noted() -> None:
     points, notes = sample.read_points("hello\n@value 3 kib 12\n@vmstat 3 a -4\n@series 3 e 1 50.5\n@value 3 x nan?\n")
     assert points == (Point("3", {"kib": 12.0}, {"a": -4.0}, {"e": [(1.0, 50.5)]}),)

@@ -229,9 +229,10 @@ run_stream_and_read() {
 	value "$point" read_mib_s "$(awk -v b="$read" -v s="$ELAPSED" 'BEGIN { printf "%.2f", b / 1048576 / s }')"
 }
 
-# Deleting drops what is dirty: no wait for the slow disk.
+# tidy [last]: deleting drops what is dirty: no wait for the slow disk.
 tidy() {
 	rm -rf $LAB/work/fsmark $LAB/work/simple $LAB/work/map1 $LAB/work/map2 $LAB/work/stream
+	[ "$1" != last ] || return
 	settle
 	fill_cache
 }
@@ -271,5 +272,5 @@ for point; do
 	esac
 	value "$point" elapsed_s "$ELAPSED"
 	[ $swap = 0 ] || swapoff "$SWAP" || die "swapoff failed"
-	tidy
+	if [ "$point" = "${!#}" ]; then tidy last; else tidy ""; fi
 done

@@ -57,6 +57,10 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
     for scenario in sorted(scenarios, key=lambda each: not each.once):
         wanted = options.variants or tuple(v.name for v in scenario.variants if v.quick or not options.quick)
         variants = [each for each in scenario.variants if each.name in wanted]
+        for each in variants:
+            if not points_of(scenario, each, options.quick):
+                why = "a quick run measures none of its points; leave QUICK=1 out" if options.quick else "it has no point"
+                raise Fail(f"{scenario.name}, VARIANT={each.name}: {why}")
         once = scenario.once and len(scenarios) > 1
         for pair in range(1, 2 if once else options.pairs + 1):
             columns = kernels[:1] if once else kernels

@@ -22,11 +22,6 @@ prepare() {
 	else
 		paths=(/dev/nullb[0-7])
 		[ -b "${paths[0]}" ] || { echo "no /dev/nullb0: is null_blk built in?" >&2; exit 1; }
-		# A fadvise reads no more than the device's readahead at once: with the default seven eighths of each
-		# step would stay out of memory and still count.
-		for i in 0 1 2 3 4 5 6 7; do
-			echo 1024 >/sys/block/nullb$i/queue/read_ahead_kb || exit 1
-		done
 	fi
 	if [ "${MEMCGS:-0}" = 1 ]; then
 		for i in 0 1 2 3 4 5 6 7; do

@@ -68,6 +68,12 @@ done
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug 2>/dev/null
 mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 
+# A fadvise reads no more than the device's readahead at once: with the default seven eighths of each step of 1 MiB would
+# stay out of memory and still count.
+for null in /sys/block/nullb*/queue/read_ahead_kb; do
+	[ ! -e "$null" ] || echo 1024 >"$null" || exit 1
+done
+
 # SETTINGS: sysctls of vm and the like, as in kswapd_threads=4; a kernel that lacks one can not be measured with it.
 for setting in ${SETTINGS:-}; do
 	if ! echo "${setting#*=}" >"/proc/sys/vm/${setting%%=*}"; then

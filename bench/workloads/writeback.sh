@@ -26,7 +26,7 @@ die() {
 make_fs() {
 	case $FS in
 	ext4) mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1,nodiscard "$1" ;;
-	xfs) mkfs.xfs -q -f -K -l size=16m "$1" ;;
+	xfs) mkfs.xfs -q -f -K "$1" ;;
 	*) die "FS=$FS: write ext4 or xfs" ;;
 	esac >/dev/null || die "mkfs.$FS $1 failed"
 }

@@ -115,6 +115,26 @@ def test_timeout_ends_everything_started(tmp_path: Path) -> None:
     assert not status.exists() or "zombie" in status.read_text()
 
 
+def test_a_guest_that_stops_while_booting_gets_a_second_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(guest, "_BOOT", 1)
+    flag = tmp_path / "second"
+    layout, spec = toy(tmp_path, f"echo vgaarb >&2; [ -e {flag} ] || {{ touch {flag}; exec sleep 60; }}; bash $script")
+    outcome = guest.run(layout, spec, "echo here; sleep 2; exit 3")
+    assert (outcome.ended, outcome.status, outcome.output.strip()) == ("exited", 3, "here")
+    said = capsys.readouterr()
+    assert "vgaarb; once more" in said.out + said.err
+
+
+def test_a_guest_that_never_boots_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "_BOOT", 1)
+    layout, spec = toy(tmp_path, "echo vgaarb >&2; exec sleep 60")
+    outcome = guest.run(layout, spec, "true")
+    assert outcome.ended == "unbooted"
+    assert "twice" in outcome.story() and "vgaarb" in outcome.story()
+
+
 def test_missing_kernel(tmp_path: Path) -> None:
     layout, spec = toy(tmp_path, "true")
     with pytest.raises(Fail, match="make build"):

@@ -232,7 +232,7 @@ run_stream_and_read() {
 # tidy [last]: deleting drops what is dirty: no wait for the slow disk.
 tidy() {
 	rm -rf $LAB/work/fsmark $LAB/work/simple $LAB/work/map1 $LAB/work/map2 $LAB/work/stream
-	[ "$1" != last ] || return
+	[ "$1" != last ] || return 0
 	settle
 	fill_cache
 }

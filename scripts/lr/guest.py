@@ -40,7 +40,11 @@ FILESYSTEMS: dict[str, tuple[int, tuple[str, ...]]] = {
 _PANIC = re.compile(r"Kernel panic - not syncing")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|c)")
 # The command's own last word: virtme-run's status cannot tell a command that exits with 255 from a guest that died.
+_BEGUN = "@reclaim-begun"
 _MARK = "@reclaim-exit:"
+# Seconds within which a guest comes to its command, many times what it takes. Emulated CPUs rarely, but sometimes, stop
+# for ever in the middle of booting.
+_BOOT = 240
 _MARKED = re.compile(_MARK + r"([0-9]+)\s*$")
 
 
@@ -73,7 +77,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command in a guest ended: exited (with a status), panic, timeout, or died (the guest went away)."""
+    """How a command in a guest ended: exited (with a status), panic, timeout, died (it went away), or unbooted."""
 
     ended: str
     status: int
@@ -92,6 +96,7 @@ class Outcome:
             "panic": "the kernel panicked",
             "timeout": f"no end after {self.seconds:.0f} s (TIMEOUT)",
             "died": "the guest ended before the command did",
+            "unbooted": f"the guest did not come to its command in {_BOOT} s, twice",
             "exited": f"the command ended with status {self.status}",
         }[self.ended]
         return "\n".join([f"{head}; the console's last lines:", *self.console.strip().splitlines()[-lines:]])
@@ -266,10 +271,17 @@ def run(
     with _folder(layout) as folder:
         # A file, because the kernel's command line holds 2047 characters only.
         script = folder / "command"
-        script.write_text(f"({command}\n) 2>&1\necho {_MARK}$?\n")
+        script.write_text(f"echo {_BEGUN}\n({command}\n) 2>&1\necho {_MARK}$?\n")
         inside = Path(GUEST_ROOT) / script.relative_to(layout.root)
         qemu = [*_disks(folder, spec.disks), *spec.qemu]
-        return _watch(_arguments(layout, spec, qemu, f"bash {inside}"), spec.timeout, on_output, on_start)
+        words = _arguments(layout, spec, qemu, f"bash {inside}")
+        outcome = _watch(words, spec.timeout, on_output, on_start)
+        if outcome.ended == "unbooted":
+            # Nothing of the command has run. A kernel that can not boot does not the second time, either.
+            last = " / ".join(outcome.console.strip().splitlines()[-2:])
+            notice(f"a guest did not come to its command in {_BOOT} s, the console ended with: {last}; once more")
+            outcome = _watch(words, spec.timeout, on_output, on_start)
+        return outcome
 
 
 def _watch(
@@ -283,7 +295,8 @@ def _watch(
     readers: list[threading.Thread] = []
     output: list[str] = []
     console: list[str] = []
-    late = False
+    late = unbooted = False
+    begun = threading.Event()
     try:
         # Nobody else knows of the child and its readers: no signal may come before `finally` can end them.
         with stop.held():
@@ -292,11 +305,13 @@ def _watch(
             if on_start is not None:
                 on_start(child.pid)
             for stream, into, on_line in ((child.stdout, output, on_output), (child.stderr, console, None)):
-                readers.append(threading.Thread(target=_read, args=(stream, into, on_line), daemon=True))
+                reader = threading.Thread(target=_read, args=(stream, into, on_line, begun), daemon=True)
+                readers.append(reader)
                 readers[-1].start()
-        child.wait(timeout)
+        _wait(child, timeout, begun)
     except subprocess.TimeoutExpired:
         late = True
+        unbooted = timeout > _BOOT and not begun.is_set()
     finally:
         if child is not None:
             _end(child)
@@ -311,8 +326,18 @@ def _watch(
     elif mark:
         status = int(mark[1])
     else:
-        ended, status = "timeout" if late else "died", 1
+        ended, status = "unbooted" if unbooted else "timeout" if late else "died", 1
     return Outcome(ended, status, _MARKED.sub("", said), text, time.monotonic() - start)
+
+
+def _wait(child: subprocess.Popen[bytes], timeout: int, begun: threading.Event) -> None:
+    """Until it ends; TimeoutExpired after the timeout, or when its command has not begun after _BOOT."""
+    try:
+        child.wait(min(_BOOT, timeout))
+    except subprocess.TimeoutExpired:
+        if timeout <= _BOOT or not begun.is_set():
+            raise
+        child.wait(timeout - _BOOT)
 
 
 def _start(words: list[str]) -> subprocess.Popen[bytes]:
@@ -326,9 +351,12 @@ def _start(words: list[str]) -> subprocess.Popen[bytes]:
         raise Fail(f"{words[0]}: not found; run `make setup`") from exc
 
 
-def _read(stream: IO[bytes], into: list[str], on_line: Callable[[str], None] | None) -> None:
+def _read(stream: IO[bytes], into: list[str], on_line: Callable[[str], None] | None, begun: threading.Event) -> None:
     for raw in iter(stream.readline, b""):
         line = raw.decode(errors="replace")
+        if clean(line).strip() == _BEGUN:
+            begun.set()
+            continue
         into.append(line)
         shown = _MARKED.sub("", clean(line))
         if on_line is not None and (shown or _MARK not in line):

@@ -59,7 +59,9 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
         variants = [each for each in scenario.variants if each.name in wanted]
         for each in variants:
             if not points_of(scenario, each, options.quick):
-                why = "a quick run measures none of its points; leave QUICK=1 out" if options.quick else "it has no point"
+                why = (
+                    "a quick run measures none of its points; leave QUICK=1 out" if options.quick else "it has no point"
+                )
                 raise Fail(f"{scenario.name}, VARIANT={each.name}: {why}")
         once = scenario.once and len(scenarios) > 1
         for pair in range(1, 2 if once else options.pairs + 1):

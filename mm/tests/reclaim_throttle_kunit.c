@@ -7,6 +7,9 @@
  * sleeps. The test task plays kswapd by PF_KSWAPD.
  */
 #include <kunit/test.h>
+#include <linux/backing-dev.h>
+#include <linux/fs.h>
+#include <linux/pagemap.h>
 #include <linux/percpu.h>
 
 enum { NOBODY = NR_VMSCAN_THROTTLE };
@@ -248,9 +251,78 @@ static void batch_test(struct kunit *test)
 			c->node_congested);
 }
 
+#define NR_CACHED	1024
+
+static struct file_system_type reclaim_throttle_fs = {
+	.name		= "reclaim_throttle_kunit",
+};
+
+static const struct address_space_operations reclaim_throttle_aops = {};
+
+static void empty_cache(void *mapping)
+{
+	truncate_inode_pages(mapping, 0);
+	/* Batches on their way to the LRU still know the mapping. */
+	lru_add_drain_all();
+}
+
+/* Clean page cache of an inode that is open and has no writeback. */
+static void fill_cache(struct kunit *test)
+{
+	struct super_block *sb = kunit_kzalloc(test, sizeof(*sb), GFP_KERNEL);
+	struct inode *inode = kunit_kzalloc(test, sizeof(*inode), GFP_KERNEL);
+	struct address_space *mapping;
+
+	KUNIT_ASSERT_NOT_NULL(test, sb);
+	KUNIT_ASSERT_NOT_NULL(test, inode);
+	sb->s_type = &reclaim_throttle_fs;
+	sb->s_bdi = &noop_backing_dev_info;
+	inode_init_once(inode);
+	spin_lock_init(&inode->i_lock);
+	atomic_set(&inode->i_count, 1);
+	inode->i_sb = sb;
+	mapping = &inode->i_data;
+	inode->i_mapping = mapping;
+	mapping->host = inode;
+	mapping->a_ops = &reclaim_throttle_aops;
+	mapping_set_gfp_mask(mapping, GFP_KERNEL);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, empty_cache, mapping), 0);
+	for (pgoff_t i = 0; i < NR_CACHED; i++) {
+		struct folio *folio = filemap_grab_folio(mapping, i);
+
+		KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
+		folio_mark_uptodate(folio);
+		folio_unlock(folio);
+		folio_put(folio);
+	}
+	lru_add_drain_all();
+}
+
+static unsigned int batches;
+
+static void note_batch(pg_data_t *pgdat, struct lruvec *root_lruvec,
+		       unsigned long nr_taken, const struct reclaim_stat *stat)
+{
+	batches++;
+}
+
+/* Whoever reclaims: what a batch means is up to mark_batch_under_writeback(). */
+static void batches_are_judged(struct kunit *test)
+{
+	if (!lru_gen_enabled())
+		kunit_skip(test, "MGLRU is off");
+	fill_cache(test);
+	batches = 0;
+	kunit_activate_static_stub(test, mark_batch_under_writeback, note_batch);
+	try_to_free_pages(node_zonelist(numa_mem_id(), GFP_KERNEL), 0, GFP_KERNEL, NULL);
+	kunit_deactivate_static_stub(test, mark_batch_under_writeback);
+	KUNIT_EXPECT_GT(test, batches, 0);
+}
+
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
 	KUNIT_CASE_PARAM(batch_test, batch_gen_params),
+	KUNIT_CASE(batches_are_judged),
 	{ }
 };
 

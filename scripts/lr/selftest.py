@@ -47,7 +47,7 @@ class Cell:
 MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, False))
 # Machines that only some programs have something to find on.
 SPECIAL = (
-    Cell(True, 4, only=("reclaim_numa_balancing",)),
+    Cell(True, 4, only=("reclaim_numa_balancing", "reclaim_pcp_drain")),
     Cell(True, 2, tiers=True, only=("reclaim_numa_balancing",)),
 )
 

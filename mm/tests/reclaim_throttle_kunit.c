@@ -7,9 +7,6 @@
  * sleeps. The test task plays kswapd by PF_KSWAPD.
  */
 #include <kunit/test.h>
-#include <linux/backing-dev.h>
-#include <linux/fs.h>
-#include <linux/pagemap.h>
 #include <linux/percpu.h>
 
 enum { NOBODY = NR_VMSCAN_THROTTLE };
@@ -196,133 +193,8 @@ static void throttle_test(struct kunit *test)
 			c->cgroup_congested);
 }
 
-static const struct batch_case {
-	const char *name;
-	bool direct;
-	unsigned long taken;
-	unsigned int dirty;
-	unsigned int congested;
-	unsigned int writeback;
-	bool node_writeback;
-	bool node_congested;
-} batch_cases[] = {
-	{ .name = "clean", .taken = 64 },
-	{ .name = "all under writeback", .taken = 64, .dirty = 64, .writeback = 64,
-	  .node_writeback = true },
-	{ .name = "all come round", .taken = 64, .dirty = 64, .congested = 64, .writeback = 64,
-	  .node_writeback = true, .node_congested = true },
-	{ .name = "one not under writeback", .taken = 64, .dirty = 64, .writeback = 63 },
-	{ .name = "one dirty, and that one comes round", .taken = 64, .dirty = 1,
-	  .congested = 1, .writeback = 1, .node_congested = true },
-	{ .name = "one of two dirty ones comes round", .taken = 64, .dirty = 2,
-	  .congested = 1, .writeback = 2 },
-	{ .name = "smallest batch", .taken = SWAP_CLUSTER_MAX, .dirty = SWAP_CLUSTER_MAX,
-	  .congested = SWAP_CLUSTER_MAX, .writeback = SWAP_CLUSTER_MAX,
-	  .node_writeback = true, .node_congested = true },
-	{ .name = "remnant", .taken = SWAP_CLUSTER_MAX - 1, .dirty = SWAP_CLUSTER_MAX - 1,
-	  .congested = SWAP_CLUSTER_MAX - 1, .writeback = SWAP_CLUSTER_MAX - 1 },
-	{ .name = "not by kswapd", .direct = true, .taken = 64, .dirty = 64, .congested = 64,
-	  .writeback = 64 },
-};
-
-KUNIT_ARRAY_PARAM_DESC(batch, batch_cases, name);
-
-static void batch_test(struct kunit *test)
-{
-	const struct batch_case *c = test->param_value;
-	struct lruvec *lruvec = kunit_kzalloc(test, sizeof(*lruvec), GFP_KERNEL);
-	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
-	unsigned int flags = current->flags & PF_KSWAPD;
-	struct reclaim_stat stat = {
-		.nr_dirty = c->dirty,
-		.nr_congested = c->congested,
-		.nr_writeback = c->writeback,
-	};
-
-	KUNIT_ASSERT_NOT_NULL(test, lruvec);
-	KUNIT_ASSERT_NOT_NULL(test, pgdat);
-	current->flags &= ~PF_KSWAPD;
-	if (!c->direct)
-		current->flags |= PF_KSWAPD;
-	mark_batch_under_writeback(pgdat, lruvec, c->taken, &stat);
-	current->flags = (current->flags & ~PF_KSWAPD) | flags;
-	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_WRITEBACK, &pgdat->flags), c->node_writeback);
-	KUNIT_EXPECT_EQ(test, test_bit(LRUVEC_NODE_CONGESTED, &lruvec->flags),
-			c->node_congested);
-}
-
-#define NR_CACHED	1024
-
-static struct file_system_type reclaim_throttle_fs = {
-	.name		= "reclaim_throttle_kunit",
-};
-
-static const struct address_space_operations reclaim_throttle_aops = {};
-
-static void empty_cache(void *mapping)
-{
-	truncate_inode_pages(mapping, 0);
-	/* Batches on their way to the LRU still know the mapping. */
-	lru_add_drain_all();
-}
-
-/* Clean page cache of an inode that is open and has no writeback. */
-static void fill_cache(struct kunit *test)
-{
-	struct super_block *sb = kunit_kzalloc(test, sizeof(*sb), GFP_KERNEL);
-	struct inode *inode = kunit_kzalloc(test, sizeof(*inode), GFP_KERNEL);
-	struct address_space *mapping;
-
-	KUNIT_ASSERT_NOT_NULL(test, sb);
-	KUNIT_ASSERT_NOT_NULL(test, inode);
-	sb->s_type = &reclaim_throttle_fs;
-	sb->s_bdi = &noop_backing_dev_info;
-	inode_init_once(inode);
-	spin_lock_init(&inode->i_lock);
-	atomic_set(&inode->i_count, 1);
-	inode->i_sb = sb;
-	mapping = &inode->i_data;
-	inode->i_mapping = mapping;
-	mapping->host = inode;
-	mapping->a_ops = &reclaim_throttle_aops;
-	mapping_set_gfp_mask(mapping, GFP_KERNEL);
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, empty_cache, mapping), 0);
-	for (pgoff_t i = 0; i < NR_CACHED; i++) {
-		struct folio *folio = filemap_grab_folio(mapping, i);
-
-		KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
-		folio_mark_uptodate(folio);
-		folio_unlock(folio);
-		folio_put(folio);
-	}
-	lru_add_drain_all();
-}
-
-static unsigned int batches;
-
-static void note_batch(pg_data_t *pgdat, struct lruvec *root_lruvec,
-		       unsigned long nr_taken, const struct reclaim_stat *stat)
-{
-	batches++;
-}
-
-/* Whoever reclaims: what a batch means is up to mark_batch_under_writeback(). */
-static void batches_are_judged(struct kunit *test)
-{
-	if (!lru_gen_enabled())
-		kunit_skip(test, "MGLRU is off");
-	fill_cache(test);
-	batches = 0;
-	kunit_activate_static_stub(test, mark_batch_under_writeback, note_batch);
-	try_to_free_pages(node_zonelist(numa_mem_id(), GFP_KERNEL), 0, GFP_KERNEL, NULL);
-	kunit_deactivate_static_stub(test, mark_batch_under_writeback);
-	KUNIT_EXPECT_GT(test, batches, 0);
-}
-
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
-	KUNIT_CASE_PARAM(batch_test, batch_gen_params),
-	KUNIT_CASE(batches_are_judged),
 	{ }
 };
 

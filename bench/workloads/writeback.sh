@@ -229,13 +229,8 @@ run_stream_and_read() {
 	value "$point" read_mib_s "$(awk -v b="$read" -v s="$ELAPSED" 'BEGIN { printf "%.2f", b / 1048576 / s }')"
 }
 
-# tidy [last]: deleting drops what is dirty: no wait for the slow disk.
-tidy() {
-	rm -rf $LAB/work/fsmark $LAB/work/simple $LAB/work/map1 $LAB/work/map2 $LAB/work/stream
-	[ "$1" != last ] || return 0
-	settle
-	fill_cache
-}
+# Deleting drops what is dirty: no wait for the slow disk.
+delete_written() { rm -rf $LAB/work/fsmark $LAB/work/simple $LAB/work/map1 $LAB/work/map2 $LAB/work/stream; }
 
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 [ "$#" -gt 0 ] || die "name at least one point"
@@ -272,5 +267,6 @@ for point; do
 	esac
 	value "$point" elapsed_s "$ELAPSED"
 	[ $swap = 0 ] || swapoff "$SWAP" || die "swapoff failed"
-	if [ "$point" = "${!#}" ]; then tidy last; else tidy ""; fi
+	delete_written
+	[ "$point" = "${!#}" ] || { settle; fill_cache; }
 done

@@ -115,22 +115,21 @@ def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
     return [_test(layout, ablation, catch, built, timeout) for catch in ablation.catches]
 
 
+def _run_named(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> list[Case]:
+    if catch.kind == "kunit":
+        return kunit.run_qemu(layout, kernel, kunit.suites(layout), catch.name, timeout)
+    tests = [catch.name.replace(":*.", ":")] if "*" not in catch.name else [catch.name.partition(":")[0]]
+    label = f"ablate-{ablation.path.stem}"
+    return selftest.run_selftests(layout, kernel, tests, catch.matrix, timeout=timeout, show=False, label=label)
+
+
 def _test(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> Case:
     timer = Progress(catch.label)
-    label = f"ablate-{ablation.path.stem}"
     for number_of_run in range(1, _RUNS + 1):
-        if catch.kind == "kunit":
-            names = kunit.suites(layout)
-            cases = kunit.run_qemu(layout, kernel, names, catch.name, timeout)
-        else:
-            tests = [catch.name.replace(":*.", ":")] if "*" not in catch.name else [catch.name.partition(":")[0]]
-            cases = selftest.run_selftests(
-                layout, kernel, tests, catch.matrix, timeout=timeout, show=False, label=label
-            )
-        problem = verdict(catch, cases)
+        problem = verdict(catch, _run_named(layout, ablation, catch, kernel, timeout))
         if problem != "passed":
             break
-        say(f"{catch.label} passed without {ablation.mechanism}: run {number_of_run} of {_RUNS}")
+        say(f"{catch.label} passed with ablation {ablation.path.stem}: run {number_of_run} of {_RUNS}")
     message = f"{catch.label} {problem}; it must fail without this mechanism" if problem else ""
     return Case(ablation.mechanism, catch.label, "failed" if problem else "passed", message, timer.elapsed())
 

@@ -39,13 +39,14 @@ FILESYSTEMS: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 _PANIC = re.compile(r"Kernel panic - not syncing")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|c)")
-# The command's own last word: virtme-run's status cannot tell a command that exits with 255 from a guest that died.
+# Said before the command. Its own last word: virtme-run's status cannot tell a command that exits with 255 from a guest
+# that died.
 _BEGUN = "@reclaim-begun"
 _MARK = "@reclaim-exit:"
+_MARKED = re.compile(_MARK + r"([0-9]+)\s*$")
 # Seconds within which a guest comes to its command, many times what it takes. Emulated CPUs rarely, but sometimes, stop
 # for ever in the middle of booting.
 _BOOT = 240
-_MARKED = re.compile(_MARK + r"([0-9]+)\s*$")
 
 
 @dataclass(frozen=True)
@@ -305,8 +306,7 @@ def _watch(
             if on_start is not None:
                 on_start(child.pid)
             for stream, into, on_line in ((child.stdout, output, on_output), (child.stderr, console, None)):
-                reader = threading.Thread(target=_read, args=(stream, into, on_line, begun), daemon=True)
-                readers.append(reader)
+                readers.append(threading.Thread(target=_read, args=(stream, into, on_line, begun), daemon=True))
                 readers[-1].start()
         _wait(child, timeout, begun)
     except subprocess.TimeoutExpired:

@@ -19,13 +19,14 @@ def test_counts_add_and_sum_up() -> None:
 
 def test_junit_is_valid_whatever_a_console_holds(tmp_path: Path) -> None:
     cases = [
-        Case("a", "x"),
+        Case("a", "x", message="once"),
         Case("b", "y", "failed", "first\x1b[0m <line>\nsecond\x00", 1.5),
         Case("a", "z", "skipped"),
     ]
     write_junit(tmp_path / "new" / "r.xml", cases)
     root = ET.parse(tmp_path / "new" / "r.xml").getroot()
     assert [(suite.get("name"), suite.get("tests")) for suite in root] == [("a", "2"), ("b", "1")]
+    assert root.findtext("testsuite/testcase/system-out") == "once"
     failure = root.find("testsuite/testcase/failure")
     assert failure is not None and failure.get("message") == "first?[0m <line>"
     assert failure.text == "first?[0m <line>\nsecond?"

@@ -19,7 +19,7 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True)
 class Case:
-    """One check or test; message says why it failed or was skipped."""
+    """One check or test; message says why it failed or was skipped, or what is to be known of one that passed."""
 
     suite: str
     name: str
@@ -78,7 +78,9 @@ def write_junit(path: Path, cases: Iterable[Case]) -> None:
             node = ET.SubElement(
                 suite, "testcase", classname=_clean(name), name=_clean(case.name), time=f"{case.seconds:.3f}"
             )
-            if case.status != "passed":
+            if case.status == "passed" and case.message:
+                ET.SubElement(node, "system-out").text = _clean(case.message)
+            elif case.status != "passed":
                 lines = _clean(case.message).splitlines()
                 tag = "failure" if case.status == "failed" else "skipped"
                 ET.SubElement(node, tag, message=lines[0] if lines else "").text = "\n".join(lines)

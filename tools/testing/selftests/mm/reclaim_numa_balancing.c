@@ -607,10 +607,14 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 	vain = vm_event("thp_migration_fail") - fail;
 
 	ASSERT_GT(f.faults, 20);
-	EXPECT_LE(vain, f.faults / 20)
-		TH_LOG("%ld huge pages isolated in vain at %ld hinting faults", vain, f.faults);
-	EXPECT_LE(f.fail, f.faults);
-	EXPECT_GT(f.fragmented, f.faults / 4);
+	/*
+	 * Refusals, not faults, are what it is measured by: a piece that found no
+	 * huge page at its home has a fault for each small page, and rightly goes.
+	 */
+	EXPECT_GT(f.fragmented, 20);
+	EXPECT_LE(vain, f.fragmented / 20)
+		TH_LOG("%ld huge pages isolated in vain, %ld refused", vain, f.fragmented);
+	EXPECT_LE(f.fail, f.fragmented);
 	/* A fragmented target is not a reason to wake kswapd; with tiering a full one is. */
 	EXPECT_LE(traced(-1, 0, 99, MIGRATING), variant->tiering ? f.full : 0);
 	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));

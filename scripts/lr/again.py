@@ -26,7 +26,7 @@ def program_of(case: Case) -> str | None:
 
 
 def second_try(cases: Sequence[Case], run: Run) -> list[Case]:
-    """The cases; failed ones have passed where their program then passes by itself, and what failed is told and kept."""
+    """The cases; failed ones have passed where their program then passes by itself; what failed is told and kept."""
     failed = [case for case in cases if case.status == "failed"]
     programs = [(case.suite, program_of(case)) for case in failed]
     wanted = [(suite, program) for suite, program in dict.fromkeys(programs) if program]

@@ -37,7 +37,7 @@ demo: ## the tour, from nothing: build stock and ours, run the same load on both
 kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern WHERE=uml|qemu TIMEOUT=)
 	@$(lr) kunit
 
-selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four and on tiers  (TEST= MATRIX=lru_gen=on,nodes=2 KERNEL= DEBUG=1 TIMEOUT=)
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers and beside CMA  (TEST= MATRIX=lru_gen=on,nodes=2 KERNEL= DEBUG=1 TIMEOUT=)
 	@$(lr) selftest
 
 check: ## under a minute, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests

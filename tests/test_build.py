@@ -139,7 +139,11 @@ def test_selftest_options() -> None:
     ]
     special = tuple(cell.name for cell in selftest.SPECIAL)
     assert special == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,tiers=1")
-    assert len(selftest.parse_matrix("")) == len(selftest.parse_matrix("", ["reclaim_numa_balancing"])) == 6
+    assert (
+        len(selftest.parse_matrix(""))
+        == len(selftest.parse_matrix("", ["reclaim_pcp_drain", "reclaim_numa_balancing"]))
+        == 7
+    )
     assert selftest.parse_matrix("lru_gen=on,nodes=2,tiers=1")[0].tiers
     assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
     assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))

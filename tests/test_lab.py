@@ -256,6 +256,13 @@ def test_the_time_left_goes_by_cost(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert seen == [0.0, 0.75, 0.75, 1.0]
 
 
+def test_a_variant_that_wants_to_be_named_waits_for_that() -> None:
+    toy = scenario.parse("toy", TEXT.replace("quick = false", "named = true"))
+    column = kernels.parse("stock")
+    assert {job.variant.name for job in runner.jobs([toy], column, Options(1, False))} == {"a"}
+    assert {job.variant.name for job in runner.jobs([toy], column, Options(1, False, None, ("b",)))} == {"b"}
+
+
 def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     todo = runner.jobs([one_scenario()], kernels.parse("stock"), Options(2, True))

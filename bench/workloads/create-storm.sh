@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Empty files by the thousand on a full memory, and a cpuset out of memory beside nodes that are not: drains and stalls.
+# Third point, crowd: as many failing allocations as the machine gives, with something on every CPU's lists, to be counted.
 #
 # The variant's environment: KEEP_MIB of memory for the storm (default 128).
 
@@ -88,7 +89,7 @@ measure_start() {
 
 # measure_stop POINT PID...: these processes end with the measurement.
 measure_stop() {
-	local point=$1 elapsed end=$EPOCHREALTIME cpu pid
+	local point=$1 elapsed end=$EPOCHREALTIME cpu pid stalls
 	shift
 	# All that counts is stopped or read before the CPUs get their full speed back.
 	drain_off
@@ -104,7 +105,13 @@ measure_stop() {
 		printf "@value %s busy_cpu %.1f\n", x, 100 * ($4 - $2) / hz / s }'
 	drain_figures "$point"
 	# shellcheck disable=SC2086 # a list of names
-	value "$point" direct_reclaims "$(vmstat_delta $STALLS)"
+	stalls=$(vmstat_delta $STALLS)
+	value "$point" direct_reclaims "$stalls"
+	case " $PROFILED " in
+	*" drain_pages_zone "*)
+		[ "$stalls" = 0 ] || awk -v x="$point" -v stalls="$stalls" '$1 == "drain_pages_zone" { sum += $2 }
+			END { printf "@value %s lists_per_failure %.2f\n", x, sum / stalls }' $TRACE/trace_stat/function* ;;
+	esac
 	value "$point" oom_kills "$(vmstat_delta oom_kill)"
 	vmstat_diff "$point"
 }
@@ -168,7 +175,7 @@ innocent_lists() {
 		END { print sum + 0 }' /proc/zoneinfo
 }
 
-innocents_setup() {
+nodes_setup() {
 	local node group cpus i pids=()
 	INNOCENTS=()
 	for node in "$NODES"/node[0-9]*; do
@@ -181,7 +188,6 @@ innocents_setup() {
 		fi
 		INNOCENTS+=("$node")
 	done
-	[ ${#INNOCENTS[@]} -ge 2 ] || die "the point innocents wants a guest of several nodes"
 	# The last one: node 0 has the DMA zone and most of the kernel.
 	VICTIM=${INNOCENTS[-1]}
 	unset 'INNOCENTS[-1]'
@@ -238,6 +244,7 @@ sample_lists() {
 
 run_innocents() {
 	local i readers=() sampler lists
+	[ ${#INNOCENTS[@]} -ge 1 ] || die "the point innocents wants a guest of several nodes"
 	slow
 	probe quiet_ $(((SECONDS_EACH + 2) / 3))
 	: >$LAB/lists
@@ -259,13 +266,33 @@ run_innocents() {
 	wait "${readers[@]}" 2>/dev/null
 }
 
+run_crowd() {
+	local node cpu i pids=()
+	for node in "${INNOCENTS[@]}" "$VICTIM"; do
+		for cpu in "$NODES/node$node"/cpu[0-9]*; do
+			in_cpuset "$node" taskset -c "${cpu##*/cpu}" $BIN/latency 1000 20000 64 >/dev/null &
+			pids+=($!)
+		done
+	done
+	for ((i = 0; i < READERS; i++)); do
+		in_cpuset "$VICTIM" dd if="$MNT/hole$i" of=/dev/null bs=1M status=none &
+		pids+=($!)
+	done
+	sleep 3
+	slow
+	measure_start
+	sleep "$SECONDS_EACH"
+	measure_stop crowd "${pids[@]}"
+	wait "${pids[@]}" 2>/dev/null
+}
+
 [ "$#" -gt 0 ] || die "name at least one point"
 [ -n "${SECONDS_EACH:-}" ] || die "SECONDS_EACH is not set"
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 for point; do
 	case $point in
-	storm | innocents) ;;
-	*) die "no point $point; there are storm and innocents" ;;
+	storm | innocents | crowd) ;;
+	*) die "no point $point; there are storm, innocents and crowd" ;;
 	esac
 done
 
@@ -277,7 +304,7 @@ mount -o logbsize=256k "$device" "$MNT" || die "$device does not mount"
 truncate -s 256G "$MNT/hole0"
 drain_setup
 case " $* " in
-*" innocents "*) innocents_setup ;;
+*" innocents "* | *" crowd "*) nodes_setup ;;
 esac
 for point; do
 	"run_$point"

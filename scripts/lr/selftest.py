@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lr import again, build, console, guest, ktap
@@ -35,13 +35,16 @@ class Cell:
     nodes: int
     # The last node is a lower memory tier.
     tiers: bool = False
+    # Some memory is kept for who needs contiguous pages.
+    cma: bool = False
     # The programs that run there when none is named; empty: all.
     only: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """As it is shown, and named in JUnit."""
-        return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}{',tiers=1' if self.tiers else ''}"
+        special = f"{',tiers=1' if self.tiers else ''}{',cma=1' if self.cma else ''}"
+        return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}{special}"
 
 
 MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, False))
@@ -49,6 +52,7 @@ MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, Fa
 SPECIAL = (
     Cell(True, 4, only=("reclaim_numa_balancing", "reclaim_pcp_drain")),
     Cell(True, 2, tiers=True, only=("reclaim_numa_balancing",)),
+    Cell(False, 2, cma=True, only=("reclaim_pcp_drain",)),
 )
 
 
@@ -109,7 +113,9 @@ def run_selftests(
                 with screen:
                     say(f"[{cell.name}] {line}")
 
-        spec = Spec(kernel_image, mib=_MIB, nodes=cell.nodes, tiers=cell.tiers, disks=DISKS, timeout=timeout)
+        append = ("cma=32M",) if cell.cma else ()
+        machine = Spec(kernel_image, mib=_MIB, nodes=cell.nodes, tiers=cell.tiers, append=append)
+        spec = replace(machine, disks=DISKS, timeout=timeout)
         outcome = guest.run(layout, spec, command_of(tests or cell.only, cell), on_output)
         stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
         (results / f"{stem}.ktap").write_text(outcome.output)
@@ -178,7 +184,7 @@ def main(argv: list[str]) -> int:
     words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
     words.add_argument("--debug", default=env("DEBUG", "0"), help="1: the debug build of it")
     words.add_argument("--test", default=env("TEST", ""), help="PROGRAM or PROGRAM:CASE; default all")
-    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all six")
+    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all seven")
     words.add_argument("--timeout", default=env("TIMEOUT", "1800"), help="seconds one guest may take, default 1800")
     options = words.parse_args(argv)
     kernel = choice("KERNEL", options.kernel, KERNELS)

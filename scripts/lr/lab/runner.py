@@ -55,7 +55,8 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
     """
     found = []
     for scenario in sorted(scenarios, key=lambda each: not each.once):
-        wanted = options.variants or tuple(v.name for v in scenario.variants if v.quick or not options.quick)
+        usual = (each for each in scenario.variants if not each.named and (each.quick or not options.quick))
+        wanted = options.variants or tuple(each.name for each in usual)
         variants = [each for each in scenario.variants if each.name in wanted]
         for each in variants:
             if not points_of(scenario, each, options.quick):
@@ -151,7 +152,7 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
         append=machine.append,
         timeout=job.scenario.timeout,
-        qemu=("-name", "lab,debug-threads=on"),
+        qemu=("-name", "lab,debug-threads=on", *(("-icount", "shift=0,sleep=off") if machine.icount else ())),
     )
     with ExitStack() as stack:
         shares = None

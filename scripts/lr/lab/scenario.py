@@ -21,12 +21,16 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*$")
 
 @dataclass(frozen=True)
 class Machine:
-    """The guest: share is what each vCPU gets of a host CPU in percent, 0 full speed (no slow motion)."""
+    """The guest: share is what each vCPU gets of a host CPU in percent, 0 full speed (no slow motion).
+
+    icount: its clock counts instructions, one a nanosecond; for one CPU, as they take turns then.
+    """
 
     cpus: int = 4
     mib: int = 1024
     nodes: int = 1
     share: int = 0
+    icount: bool = False
     append: tuple[str, ...] = ()
 
 
@@ -42,13 +46,17 @@ class ScratchDisk:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run a scenario: its LRU, its guest, and what its workload finds in the environment."""
+    """One way to run a scenario: its LRU, its guest, and what its workload finds in the environment.
+
+    quick: a quick run takes it too. named: only a run that names it takes it.
+    """
 
     name: str
     machine: Machine
     lru_gen: bool
     env: Mapping[str, str]
     quick: bool
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,9 +137,10 @@ def parse(name: str, text: str) -> Scenario:
         lru, quick = own.pop("lru_gen", "on"), own.pop("quick", True)
         if lru not in ("on", "off"):
             raise Fail(f"{where}: variant {key}: lru_gen is {lru}; write on or off")
+        named = own.pop("named", False)
         env = {str(word): str(value) for word, value in own.pop("env", {}).items()}
         machine = replace(base, **vars(_take(f"{where}: variant {key}", Machine, {**vars(base), **own})))
-        variants.append(Variant(key, machine, lru == "on", env, bool(quick)))
+        variants.append(Variant(key, machine, lru == "on", env, bool(quick), bool(named)))
     if not variants:
         raise Fail(f"{where}: it has no [variants.NAME]")
     metrics = tuple(_take(f"{where}: metric", Metric, raw) for raw in table.pop("metric", []))

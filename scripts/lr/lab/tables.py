@@ -230,7 +230,8 @@ def _about(scenario: Scenario, name: str) -> str:
     speed = f" at {machine.share}% each" if machine.share else ""
     nodes = f"{machine.nodes} node" + ("s" if machine.nodes != 1 else "")
     lru = "MGLRU" if variant.lru_gen else "classic LRU"
-    return f"{machine.cpus} CPUs{speed}, {machine.mib} MiB, {nodes}, {lru}"
+    speed += " of a nanosecond an instruction" if machine.icount else ""
+    return f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}{speed}, {machine.mib} MiB, {nodes}, {lru}"
 
 
 def _table(

@@ -71,7 +71,7 @@ static int node_cpus(int nid, cpu_set_t *set)
 
 /* What /proc/zoneinfo says of a node's zones, in pages. */
 struct zones {
-	long free, min, lists;
+	long free, min, cma, lists;
 	long on_cpu[MAX_CPUS];
 };
 
@@ -99,6 +99,8 @@ static void read_zones(int nid, struct zones *z)
 			z->free += value;
 		} else if (!pageset && sscanf(line, " min %ld", &value) == 1) {
 			z->min += value;
+		} else if (!pageset && sscanf(line, " cma %ld", &value) == 1) {
+			z->cma += value;
 		} else if (pageset && sscanf(line, " cpu: %ld", &value) == 1) {
 			cpu = value % MAX_CPUS;
 		} else if (pageset && sscanf(line, " count: %ld", &value) == 1) {
@@ -439,6 +441,8 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "3\n"));
 	squeeze(self->nid);
 	read_zones(self->nid, &z);
+	if (z.cma)
+		SKIP(return, "memory of a CMA area is free, and not for all allocations");
 	want = z.free - z.min - 64 * MIB / page_size;
 	ASSERT_GT(want, 0);
 	ASSERT_EQ(0, pipe(pipes));
@@ -563,6 +567,100 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 	EXPECT_GT(drains, 0);
 	EXPECT_EQ(kills, events("oom_kill"));
 	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
+}
+
+/* The first CMA area in debugfs; its files are alloc and free, which take a number of pages. */
+static int cma_area(char *path, size_t size)
+{
+	static const char base[] = "/sys/kernel/debug/cma";
+	struct dirent *entry;
+	DIR *dir = opendir(base);
+	int ret = -ENOENT;
+
+	while (dir && ret && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, size, "%s/%.64s/", base, entry->d_name);
+		ret = 0;
+	}
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+static int cma(const char *area, const char *file, long pages)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), "%s%s", area, file);
+	snprintf(text, sizeof(text), "%ld\n", pages);
+	return write_text(path, text);
+}
+
+/* The node that the area's pages are of. */
+static int cma_node(int nodes)
+{
+	for (int nid = 0; nid < nodes; nid++) {
+		struct zones z;
+
+		read_zones(nid, &z);
+		if (z.cma)
+			return nid;
+	}
+	return -1;
+}
+
+/*
+ * Who wants a range of pages drains the lists of its zone for good. Drains for
+ * allocations that fail there must not take that away, nor be in its way.
+ */
+TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
+{
+	const long pages = 4 * MIB / page_size;
+	long stalled = stalls(), drains = events("pcp_drain_alloc");
+	int nid, served = 0, refused = 0;
+	double until, start, longest = 0;
+	char area[96];
+
+	if (access("/dev/nullb0", R_OK))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	if (cma_area(area, sizeof(area)))
+		SKIP(return, "no CMA area in debugfs: boot with cma=");
+	nid = cma_node(self->nid + 1);
+	ASSERT_GE(nid, 0);
+	node_cpus(nid, &self->cpus);
+	ASSERT_EQ(0, start_readers(self->readers, false, nid));
+	for (int i = 0; i < NR_READERS; i++)
+		kill(self->readers[i], SIGCONT);
+	until = now() + 10;
+	while (now() < until) {
+		/* Pages of the area, on all lists. */
+		for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
+			if (CPU_ISSET(cpu, &self->cpus))
+				fill_lists(cpu, nid, 8 * MIB / page_size, 1);
+		}
+		start = now();
+		if (!cma(area, "alloc", pages)) {
+			served++;
+			ASSERT_EQ(0, cma(area, "free", pages));
+		} else {
+			refused++;
+		}
+		if (now() - start > longest)
+			longest = now() - start;
+	}
+	for (int i = 0; i < NR_READERS; i++)
+		EXPECT_EQ(0, waitpid(self->readers[i], NULL, WNOHANG));
+	kill_all(self->readers, NR_READERS);
+	stalled = stalls() - stalled;
+	drains = events("pcp_drain_alloc") - drains;
+	ksft_print_msg("node %d: %d times %ld pages, %d refused, %.1f s at most\n",
+		       nid, served, pages, refused, longest);
+	ksft_print_msg("%ld stalls, %ld drains\n", stalled, drains);
+	EXPECT_GT(served, 3);
+	EXPECT_EQ(0, refused);
+	EXPECT_GT(stalled, 100);
+	EXPECT_GT(drains, 0);
 }
 
 TEST_HARNESS_MAIN

@@ -55,7 +55,7 @@ mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANC
 test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
 	@$(lr) test
 
-bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=5 QUICK=1 SHARE=)
+bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=3 QUICK=1 SHARE=)
 	@$(lr) bench
 
 report: ## the lab's samples as one HTML page, build/bench/report.html

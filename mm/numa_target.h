@@ -23,9 +23,10 @@ enum target_room {
  * and if a free block of its order is there. The allocation that follows (see
  * misplaced_folio_gfp()) may use every zone up to ZONE_MOVABLE, CMA areas
  * included, and no reserve; it needs only the low watermark. What holds here is
- * therefore enough for it, unless somebody else is faster: nothing is locked and
- * everything read here may change at once. The allocation then fails, which is
- * harmless.
+ * enough for it as a rule. Not if somebody else is faster, as nothing is locked
+ * and everything read here may change at once; nor if the only free blocks are
+ * of types that vm.defrag_mode lets no such allocation use. It then fails, which
+ * is harmless.
  *
  * A node without managed zones, be it that it has no memory or that its memory
  * is just being taken away, is full.

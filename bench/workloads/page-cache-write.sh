@@ -4,7 +4,7 @@
 #
 # Points: FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs (scratch disks have these names); metadata.
 # And for ext4, ext2, f2fs: rescan-FS, the same sparse look-ups in every round with a stream of data between them;
-# walk-FS, a tree walked beside such a stream. getblk: what a KUnit test said while the kernel booted.
+# dense-FS, the same with every block of the inode tables; walk-FS, a tree walked beside such a stream. getblk: what a KUnit test said while the kernel booted.
 
 # shellcheck source=bench/workloads/lib.sh
 . bench/workloads/lib.sh
@@ -180,7 +180,7 @@ tree_setup() {
 	[ "$fs" != ext4 ] || opts+=,noinit_itable
 	mount -t "$fs" -o $opts "$device" "$TARGET" || return
 	# Only what a point of this filesystem needs.
-	if [[ " $POINTS " = *" rescan-$fs "* ]]; then
+	if [[ " $POINTS " = *" "@(rescan|dense)"-$fs "* ]]; then
 		mkdir -p "$TARGET/inodes"
 		(cd "$TARGET/inodes" && seq $((LOOKUPS * STRIDE)) | xargs touch) || return
 	fi
@@ -199,12 +199,16 @@ stream_first() {
 	"$BIN/readers" 1 2 fadvise /dev/nullb0 >/dev/null || die "readers failed"
 }
 
+# One inode of each block of 4 KiB, for as long as readahead has a window.
+run_dense() { run_rescan "$1" $((LOOKUPS * STRIDE / 16)) 16; }
+
+# run_rescan POINT [COUNT STRIDE]
 run_rescan() {
-	local point=$1 mib name
+	local point=$1 count=${2:-$LOOKUPS} stride=${3:-$STRIDE} mib name
 	mib=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 	stream_first
 	vmstat_save before
-	"$BIN/rescan" "$SECONDS_EACH" "$TARGET/inodes" $LOOKUPS $STRIDE "$mib" /dev/nullb1 "${device#/dev/}" >$LAB/said ||
+	"$BIN/rescan" "$SECONDS_EACH" "$TARGET/inodes" "$count" "$stride" "$mib" /dev/nullb1 "${device#/dev/}" >$LAB/said ||
 		die "rescan failed"
 	vmstat_save after
 	for name in first_kib first_us first_cpu_us second_kib later_kib later_us rounds; do
@@ -243,7 +247,7 @@ for point; do
 	case $point in
 	ext4-sync | ext4-async | ext4-profile | xfs-sync | xfs-async | xfs-profile) ;;
 	btrfs-sync | btrfs-async | btrfs-profile | tmpfs-sync | tmpfs-async | tmpfs-profile | metadata) ;;
-	rescan-ext4 | rescan-ext2 | rescan-f2fs | walk-ext4 | walk-ext2 | walk-f2fs | getblk) ;;
+	rescan-ext4 | rescan-ext2 | rescan-f2fs | dense-ext4 | walk-ext4 | walk-ext2 | walk-f2fs | getblk) ;;
 	*) die "no point $point; the head of this file lists them" ;;
 	esac
 done
@@ -267,7 +271,7 @@ for point; do
 			END { exit n != 1 }' || die "no figures of KUnit's bdev_getblk.what_it_takes on the console: stock has no such test"
 		continue
 		;;
-	rescan-* | walk-*)
+	rescan-* | dense-* | walk-*)
 		TARGET=$LAB/tree-${point#*-}
 		device=$(scratch_device "${point#*-}") || exit 1
 		mountpoint -q "$TARGET" || tree_setup "${point#*-}" || die "${point#*-} can not be made or mounted"

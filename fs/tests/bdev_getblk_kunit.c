@@ -21,7 +21,7 @@
 #include <linux/swap.h>
 #include <linux/workqueue.h>
 
-#define DISK_BYTES	(4UL << 20)
+#define DISK_BYTES	(1024 * PAGE_SIZE)
 #define BLOCKING	(GFP_NOFS | __GFP_MOVABLE)
 #define NONBLOCKING	(GFP_NOWAIT | __GFP_MOVABLE)
 
@@ -367,6 +367,51 @@ static void readahead_is_no_use(struct kunit *test)
 	folio_put(folio);
 }
 
+/* As reclaim leaves it: gone, with a shadow entry in its place. */
+static void evict(struct kunit *test, struct folio *folio)
+{
+	struct address_space *mapping = folio->mapping;
+
+	invalidate_bh_lrus();
+	folio_lock(folio);
+	KUNIT_EXPECT_TRUE(test, try_to_free_buffers(folio));
+	spin_lock(&mapping->host->i_lock);
+	xa_lock_irq(&mapping->i_pages);
+	__filemap_remove_folio(folio, xa_mk_value(0));
+	xa_unlock_irq(&mapping->i_pages);
+	spin_unlock(&mapping->host->i_lock);
+	folio_unlock(folio);
+	/* The page cache's reference. */
+	folio_put(folio);
+}
+
+/* Evicted and read ahead again: its first use is not the first ever. */
+static void readahead_of_what_was_evicted(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct getblk_disk *d = test->priv;
+	struct buffer_head *bh;
+	struct folio *folio;
+
+	use_block_size(test, c->size);
+	bh = getblk(test, 1, c->gfp);
+	folio = bh->b_folio;
+	folio_get(folio);
+	brelse(bh);
+	evict(test, folio);
+	folio_put(folio);
+
+	__breadahead(d->bdev, 1, c->size);
+	folio = filemap_get_folio(d->bdev->bd_mapping, c->size >> PAGE_SHIFT);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
+	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
+	bh = __bread_gfp(d->bdev, 1, c->size, __GFP_MOVABLE);
+	KUNIT_ASSERT_NOT_NULL(test, bh);
+	KUNIT_EXPECT_EQ(test, folio_marks(folio), 2);
+	brelse(bh);
+	folio_put(folio);
+}
+
 /* What is used stays in the CPU's list, however much is read ahead. */
 static void readahead_holds_no_buffers(struct kunit *test)
 {
@@ -492,6 +537,7 @@ static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(busy_buffers_of_another_size, getblk_gen_params),
 	KUNIT_CASE_PARAM(migration_is_waited_for, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_is_no_use, getblk_gen_params),
+	KUNIT_CASE_PARAM(readahead_of_what_was_evicted, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
 	KUNIT_CASE_PARAM(racing_for_the_same_blocks, getblk_gen_params),
 	KUNIT_CASE_PARAM(what_it_takes, getblk_gen_params),

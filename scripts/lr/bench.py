@@ -12,7 +12,7 @@ from lr.layout import Layout, here
 from lr.options import env, flag, number
 from lr.ui import Fail, Progress, clock, say
 
-_PAIRS, _PAIRS_QUICK = "5", "1"
+_PAIRS, _PAIRS_QUICK = "3", "1"
 
 
 def _select(layout: Layout, names: str) -> list[scenario.Scenario]:
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
     words.add_argument("--scenario", default=env("SCENARIO", ""), help="names in bench/scenarios; default all")
     words.add_argument("--kernels", default=env("KERNELS", "stock series"), help="default: stock series")
     words.add_argument("--quick", default=env("QUICK", "0"), help="1: few points, one pair, no test of significance")
-    words.add_argument("--pairs", default=env("PAIRS", ""), help="samples of each kernel; default 5, quick 1")
+    words.add_argument("--pairs", default=env("PAIRS", ""), help="samples of each kernel; default 3, quick 1")
     words.add_argument("--share", default=env("SHARE", ""), help="percent of a CPU a vCPU gets; 0: full speed")
     words.add_argument("--variant", default=env("VARIANT", ""), help="variants by name; default all, quick: a few")
     options = words.parse_args(argv)

@@ -231,6 +231,7 @@ static long traced(int nid, int min, int max, const char *func)
 }
 
 #define MIGRATING	"migrate_misplaced_folio"
+#define DEMOTING	"migrate_pages_batch"
 
 static int trace_start(void)
 {
@@ -721,6 +722,7 @@ TEST_F_TIMEOUT(demotion, large_folios_reach_the_lower_tier, 120)
 	int top = with_most_room(self->cpu & self->memory);
 	int lower = with_most_room(self->lower);
 	long demoted = vm_event("pgdemote_proactive");
+	long whole = vm_event("thp_migration_success"), split = vm_event("thp_migration_split");
 	double until;
 
 	self->task = new_task(true);
@@ -735,14 +737,51 @@ TEST_F_TIMEOUT(demotion, large_folios_reach_the_lower_tier, 120)
 		nap(300);
 	} while (atomic_load(&self->shared->on_target) < 12 && now() < until);
 
+	whole = vm_event("thp_migration_success") - whole;
+	split = vm_event("thp_migration_split") - split;
+	demoted = vm_event("pgdemote_proactive") - demoted;
 	ksft_print_msg("kswapd of the lower tier was woken %ld times for huge pages\n",
-		       traced(lower, 9, 9, "alloc_migration_target"));
-	ksft_print_msg("%ld huge pages are there; %ld pages demoted\n",
-		       atomic_load(&self->shared->on_target),
-		       vm_event("pgdemote_proactive") - demoted);
-	EXPECT_GT(traced(lower, 9, 9, "alloc_migration_target"), 0);
+		       traced(lower, 9, 9, DEMOTING));
+	ksft_print_msg("%ld of %ld pieces are there; %ld huge pages went whole, %ld split; %ld pages demoted\n",
+		       atomic_load(&self->shared->on_target), (long)(size / HUGE), whole, split,
+		       demoted);
+	EXPECT_GT(traced(lower, 9, 9, DEMOTING), 0);
 	EXPECT_GE(atomic_load(&self->shared->on_target), 8);
-	EXPECT_GE(vm_event("pgdemote_proactive") - demoted, 8 * (long)(HUGE / PAGE));
+	EXPECT_GE(whole, 4);
+	EXPECT_GE(demoted, 8 * (long)(HUGE / PAGE));
+}
+
+/*
+ * The lower tier has memory for them, but in single pages: that is taken. To
+ * evict something there for the sake of the order is not worth it.
+ */
+TEST_F_TIMEOUT(demotion, no_eviction_for_the_order, 120)
+{
+	const size_t size = 12 * HUGE;
+	int top = with_most_room(self->cpu & self->memory);
+	int lower = with_most_room(self->lower);
+	long demoted = vm_event("pgdemote_proactive");
+	double until;
+
+	self->task = new_task(true);
+	if (!self->task)
+		cold_task(self->shared, top, lower, size);
+	ASSERT_TRUE(all_ready(self->shared, &self->task, 1));
+	ASSERT_TRUE(fragment(lower, 40 * MIB));
+	ASSERT_EQ(0, write_text(TRACE "/trace", ""));
+	until = now() + 20;
+	do {
+		write_text(CGROUP "/memory.reclaim", "4M");
+		nap(300);
+	} while (atomic_load(&self->shared->on_target) < 6 && now() < until);
+
+	ksft_print_msg("kswapd of the lower tier was woken %ld times for huge pages, %ld for others\n",
+		       traced(lower, 9, 9, DEMOTING), traced(lower, 0, 8, DEMOTING));
+	ksft_print_msg("%ld of %ld pieces are there\n", atomic_load(&self->shared->on_target),
+		       (long)(size / HUGE));
+	EXPECT_EQ(0, traced(lower, 9, 9, DEMOTING));
+	EXPECT_GE(atomic_load(&self->shared->on_target), 4);
+	EXPECT_GE(vm_event("pgdemote_proactive") - demoted, 4 * (long)(HUGE / PAGE));
 }
 
 TEST_HARNESS_MAIN

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Empty files by the thousand on a full memory, and a cpuset out of memory beside nodes that are not: drains and stalls.
-# Third point, crowd: as many failing allocations as the machine gives, with something on every CPU's lists, to be counted.
+# crowd: as many failing allocations as the machine gives, with something on every CPU's lists, to be counted.
+# irqs: how long drains keep interrupts off, for one CPU whose clock counts instructions.
 #
 # The variant's environment: KEEP_MIB of memory for the storm (default 128).
 
@@ -287,13 +288,47 @@ run_crowd() {
 	wait "${pids[@]}" 2>/dev/null || true
 }
 
+# Pages leave a list in free_pcppages_bulk(), which has interrupts off and zone->lock for all but its first lines.
+run_irqs() {
+	local i pids=()
+	echo 0 >$TRACE/tracing_on
+	echo drain_pages_zone free_pcppages_bulk >$TRACE/set_ftrace_filter || die "drain_pages_zone can not be traced"
+	echo drain_pages_zone >$TRACE/set_graph_function || die "no function_graph tracer"
+	echo 16384 >$TRACE/buffer_size_kb
+	echo function_graph >$TRACE/current_tracer || die "no function_graph tracer"
+	# Memory taken and given back, so that there is something on the lists.
+	(while :; do dd if=/dev/zero of=/dev/null bs=16M count=2 status=none; done) &
+	pids=($!)
+	for ((i = 0; i < READERS; i++)); do
+		in_cpuset "$VICTIM" dd if="$MNT/hole$i" of=/dev/null bs=1M status=none &
+		pids+=($!)
+	done
+	sleep 3
+	vmstat_save before
+	echo 1 >$TRACE/tracing_on
+	sleep "$SECONDS_EACH"
+	echo 0 >$TRACE/tracing_on
+	vmstat_save after
+	kill "${pids[@]}" || die "a reader ended too early: nothing was proved"
+	wait "${pids[@]}" 2>/dev/null || true
+	# shellcheck disable=SC2086 # a list of names
+	value irqs direct_reclaims "$(vmstat_delta $STALLS)"
+	awk '/free_pcppages_bulk/ { for (i = 2; i <= NF; i++) if ($i == "us") {
+			n++; sum += $(i - 1); if ($(i - 1) + 0 > max) max = $(i - 1) + 0 } }
+		END { if (!n) exit 1
+			printf "@value irqs irqs_sections %d\n@value irqs irqs_mean_us %.1f\n@value irqs irqs_max_us %.1f\n", n, sum / n, max
+		}' $TRACE/trace || die "no list was drained"
+	echo nop >$TRACE/current_tracer
+	vmstat_diff irqs
+}
+
 [ "$#" -gt 0 ] || die "name at least one point"
 [ -n "${SECONDS_EACH:-}" ] || die "SECONDS_EACH is not set"
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 for point; do
 	case $point in
-	storm | innocents | crowd) ;;
-	*) die "no point $point; there are storm, innocents and crowd" ;;
+	storm | innocents | crowd | irqs) ;;
+	*) die "no point $point; there are storm, innocents, crowd and irqs" ;;
 	esac
 done
 
@@ -305,7 +340,7 @@ mount -o logbsize=256k "$device" "$MNT" || die "$device does not mount"
 truncate -s 256G "$MNT/hole0"
 drain_setup
 case " $* " in
-*" innocents "* | *" crowd "*) nodes_setup ;;
+*" innocents "* | *" crowd "* | *" irqs "*) nodes_setup ;;
 esac
 for point; do
 	"run_$point"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Does a node have room for a folio that NUMA balancing wants to move there? */
+/* Does a node have room for a folio that NUMA balancing or demotion wants to move there? */
 #ifndef _MM_NUMA_TARGET_H
 #define _MM_NUMA_TARGET_H
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from lr.again import second_try
-from lr.results import Case
+from lr.results import Case, Status
 
 BAD = Case("selftest a", "reclaim_x/case.one", "failed", "17 of 20")
 GOOD = Case("selftest a", "reclaim_x/case.two")
@@ -14,13 +14,13 @@ GOOD = Case("selftest a", "reclaim_x/case.two")
 class Guests:
     """Second runs, each ending as told."""
 
-    def __init__(self, status: str = "passed") -> None:
+    def __init__(self, status: Status = "passed") -> None:
         self.asked: list[tuple[str, str]] = []
-        self.status = status
+        self.status: Status = status
 
     def run(self, suite: str, program: str) -> list[Case]:
         self.asked.append((suite, program))
-        return [Case(suite, f"{program}/case.one", "failed" if self.status == "failed" else "passed")]
+        return [Case(suite, f"{program}/case.one", self.status)]
 
 
 def test_what_passes_by_itself_is_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,8 +32,9 @@ def test_what_passes_by_itself_is_told_and_kept(capsys: pytest.CaptureFixture[st
     assert "UNSTABLE selftest a: reclaim_x/case.one\n    17 of 20" in capsys.readouterr().out
 
 
-def test_what_fails_again_has_failed() -> None:
-    guests = Guests("failed")
+@pytest.mark.parametrize("status", ["failed", "skipped"])
+def test_what_fails_again_or_does_not_run_has_failed(status: Status) -> None:
+    guests = Guests(status)
     assert second_try([BAD, GOOD], guests.run) == [BAD, GOOD]
     assert len(guests.asked) == 1
 
@@ -46,8 +47,13 @@ def test_data_and_consoles_have_no_second_try(name: str) -> None:
     assert not guests.asked
 
 
-def test_many_failures_are_no_chance() -> None:
+@pytest.mark.parametrize(("programs", "cells"), [(4, 1), (1, 2)])
+def test_many_failures_and_many_machines_are_no_chance(programs: int, cells: int) -> None:
     guests = Guests()
-    many = [Case(f"selftest {number}", "reclaim_x/case.one", "failed") for number in range(4)]
+    many = [
+        Case(f"selftest {cell}", f"reclaim_{program}/case.one", "failed")
+        for program in range(programs)
+        for cell in range(cells)
+    ]
     assert second_try(many, guests.run) == many
     assert not guests.asked

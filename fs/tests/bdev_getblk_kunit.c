@@ -367,7 +367,10 @@ static void readahead_is_no_use(struct kunit *test)
 	folio_put(folio);
 }
 
-/* As reclaim leaves it: gone, with a shadow entry in its place. */
+/*
+ * As reclaim leaves it: gone, with a shadow entry in its place, which tells of
+ * node 0 and of an eviction as many evictions ago as can be told.
+ */
 static void evict(struct kunit *test, struct folio *folio)
 {
 	struct address_space *mapping = folio->mapping;
@@ -377,7 +380,7 @@ static void evict(struct kunit *test, struct folio *folio)
 	KUNIT_EXPECT_TRUE(test, try_to_free_buffers(folio));
 	spin_lock(&mapping->host->i_lock);
 	xa_lock_irq(&mapping->i_pages);
-	__filemap_remove_folio(folio, xa_mk_value(0));
+	__filemap_remove_folio(folio, xa_mk_value(BIT(BITS_PER_LONG - 2)));
 	xa_unlock_irq(&mapping->i_pages);
 	spin_unlock(&mapping->host->i_lock);
 	folio_unlock(folio);

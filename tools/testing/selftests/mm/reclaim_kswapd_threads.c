@@ -164,13 +164,26 @@ static void stop_readers(pid_t *readers)
 	}
 }
 
+static bool more_helpers_than(const struct threads *t, int helpers)
+{
+	for (int nid = 0; nid < MAX_NODES; nid++) {
+		if (t->helpers[nid] > (t->leaders[nid] ? helpers : 0))
+			return true;
+	}
+	return false;
+}
+
 /* Every node with memory has one leader, and as many helpers as were asked for. */
 static void expect_threads(struct __test_metadata *_metadata, int threads)
 {
+	double until = now() + 2;
 	struct threads t;
 	int nodes = 0;
 
-	count_threads(&t);
+	/* A thread that has been stopped is to be seen until its end is over. */
+	do {
+		count_threads(&t);
+	} while (more_helpers_than(&t, threads - 1) && now() < until && !usleep(10000));
 	EXPECT_EQ(0, t.strange);
 	for (int nid = 0; nid < MAX_NODES; nid++) {
 		int running = read_number(node_file(nid, "kswapd_threads_running"));

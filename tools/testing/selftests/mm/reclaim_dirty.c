@@ -15,6 +15,7 @@
 
 #include <asm/unistd.h>
 #include <linux/mman.h>
+#include <sched.h>
 #include <sys/swap.h>
 
 #define EVENT		"vmscan/mm_vmscan_write_folio"
@@ -181,12 +182,21 @@ static bool cached(const char *path, struct cached *c)
 	return ok;
 }
 
-/* Dirty first, the rest after it: whoever takes from the tail meets what is dirty. */
+/*
+ * Dirty first, the rest after it: whoever takes from the tail meets what is dirty.
+ * In one node, as each has a tail of its own.
+ */
 static int dirty_then_read(const char *dirty, const char *clean)
 {
 	static char buf[MIB];
-	int fd, ret = fill_file(dirty, 8);
+	cpu_set_t here;
+	int fd, ret;
 
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	if (sched_setaffinity(0, sizeof(here), &here))
+		return -errno;
+	ret = fill_file(dirty, 8);
 	fd = open(clean, O_RDONLY);
 	while (!ret && read(fd, buf, sizeof(buf)) > 0)
 		;

@@ -213,7 +213,7 @@ TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
 {
 	char dirty[PATH_MAX], clean[PATH_MAX], text[128];
 	struct cached d = {}, c = {}, d2 = {}, c2 = {};
-	long scanned, stolen, rotated;
+	long scanned, stolen, rotated, stayed;
 	struct scene *s = &self->s;
 	double until;
 	pid_t pid;
@@ -263,10 +263,20 @@ TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
 		       rotated, scanned, stolen);
 	ksft_print_msg("cached before, after: once dirty %lu, %lu; clean %lu, %lu\n",
 		       d.pages, d2.pages, c.pages, c2.pages);
-	EXPECT_GT(rotated, 0);
+	/*
+	 * btrfs may still have a large folio locked when its writeback ends.
+	 * Such a folio stays where it is: it is not the first to be freed.
+	 */
+	if (strcmp(variant->fs, "btrfs")) {
+		EXPECT_GE(rotated, d.pages * 7 / 8);
+		stayed = 0;
+	} else {
+		EXPECT_GE(rotated, d.pages / 8);
+		stayed = rotated < (long)d.pages ? d.pages - rotated : 0;
+	}
 	/* A few may still wait on a CPU for their way to the tail. */
-	EXPECT_LE(d2.pages, d.pages / 8);
-	EXPECT_LE(c.pages - c2.pages, d.pages / 4 + 64);
+	EXPECT_LE(d2.pages, stayed + d.pages / 8);
+	EXPECT_LE(c.pages - c2.pages, stayed + d.pages / 4 + 64);
 	EXPECT_LE(scanned, stolen + stolen / 2 + 64);
 }
 

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lr import again, build, console, guest, ktap
@@ -113,9 +113,15 @@ def run_selftests(
                 with screen:
                     say(f"[{cell.name}] {line}")
 
-        append = ("cma=32M",) if cell.cma else ()
-        machine = Spec(kernel_image, mib=_MIB, nodes=cell.nodes, tiers=cell.tiers, append=append)
-        spec = replace(machine, disks=DISKS, timeout=timeout)
+        spec = Spec(
+            kernel_image,
+            mib=_MIB,
+            nodes=cell.nodes,
+            tiers=cell.tiers,
+            append=("cma=32M",) if cell.cma else (),
+            disks=DISKS,
+            timeout=timeout,
+        )
         outcome = guest.run(layout, spec, command_of(tests or cell.only, cell), on_output)
         stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
         (results / f"{stem}.ktap").write_text(outcome.output)

@@ -293,6 +293,20 @@ static int start_readers(pid_t *pids, bool cpuset, int nid)
 	return 0;
 }
 
+static void let_readers_go(const pid_t *pids)
+{
+	for (int i = 0; i < NR_READERS; i++)
+		kill(pids[i], SIGCONT);
+}
+
+/* All of them must have read until now. */
+static void end_readers(struct __test_metadata *_metadata, pid_t *pids)
+{
+	for (int i = 0; i < NR_READERS; i++)
+		EXPECT_EQ(0, waitpid(pids[i], NULL, WNOHANG));
+	kill_all(pids, NR_READERS);
+}
+
 FIXTURE(other_nodes) {
 	char interval[16];
 	int nodes;
@@ -352,8 +366,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	drains = events("pcp_drain_alloc");
 	pages = events("pcp_drain_alloc_pages");
 	skips = events("pcp_drain_alloc_skip");
-	for (int i = 0; i < NR_READERS; i++)
-		kill(self->readers[i], SIGCONT);
+	let_readers_go(self->readers);
 	/* Until a good many allocations have failed. */
 	until = now() + 30;
 	while (now() < until && stalls() - stalled < 3000)
@@ -362,9 +375,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 		read_zones(nid, &z);
 		after += z.lists;
 	}
-	for (int i = 0; i < NR_READERS; i++)
-		EXPECT_EQ(0, waitpid(self->readers[i], NULL, WNOHANG));
-	kill_all(self->readers, NR_READERS);
+	end_readers(_metadata, self->readers);
 	stalled = stalls() - stalled;
 	drains = events("pcp_drain_alloc") - drains;
 	ksft_print_msg("%ld pages on the lists, %ld after %ld stalls\n",
@@ -534,8 +545,7 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 	}
 	kills = events("oom_kill");
 	ASSERT_EQ(0, start_readers(self->readers, false, self->nid));
-	for (int i = 0; i < NR_READERS; i++)
-		kill(self->readers[i], SIGCONT);
+	let_readers_go(self->readers);
 	for (int i = 0; now() < until; i++) {
 		int block = blocks[i % nr];
 
@@ -555,9 +565,7 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 		if (now() - start > longest)
 			longest = now() - start;
 	}
-	for (int i = 0; i < NR_READERS; i++)
-		EXPECT_EQ(0, waitpid(self->readers[i], NULL, WNOHANG));
-	kill_all(self->readers, NR_READERS);
+	end_readers(_metadata, self->readers);
 	stalled = stalls() - stalled;
 	drains = events("pcp_drain_alloc") - drains;
 	ksft_print_msg("%d times a CPU, %d times a block, %d refused, %.1f s at most\n",
@@ -632,8 +640,7 @@ TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
 	ASSERT_GE(nid, 0);
 	node_cpus(nid, &self->cpus);
 	ASSERT_EQ(0, start_readers(self->readers, false, nid));
-	for (int i = 0; i < NR_READERS; i++)
-		kill(self->readers[i], SIGCONT);
+	let_readers_go(self->readers);
 	until = now() + 10;
 	while (now() < until) {
 		/* Pages of the area, on all lists. */
@@ -651,9 +658,7 @@ TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
 		if (now() - start > longest)
 			longest = now() - start;
 	}
-	for (int i = 0; i < NR_READERS; i++)
-		EXPECT_EQ(0, waitpid(self->readers[i], NULL, WNOHANG));
-	kill_all(self->readers, NR_READERS);
+	end_readers(_metadata, self->readers);
 	stalled = stalls() - stalled;
 	drains = events("pcp_drain_alloc") - drains;
 	ksft_print_msg("node %d: %d times %ld pages, %d refused, %.1f s at most\n",

@@ -76,12 +76,12 @@ unsigned int drain_zone_cpu(struct zone *zone, int cpu)
 }
 
 /*
- * Drain CPU after CPU, until there is room or all of them. This one first: what
- * direct reclaim has just freed lies on its lists.
+ * Drain CPU after CPU, all of them or, with @stop, until there is room. This one
+ * first: what direct reclaim has just freed lies on its lists.
  */
 static bool drain_zone(struct zone *zone, unsigned int order,
 		       unsigned int alloc_flags, const struct alloc_context *ac,
-		       bool all)
+		       bool stop)
 {
 	unsigned long drained = 0;
 	bool room = false;
@@ -95,7 +95,7 @@ static bool drain_zone(struct zone *zone, unsigned int order,
 			continue;
 		drained += pages;
 		room = drain_zone_has_room(zone, order, alloc_flags, ac);
-		if (room && !all)
+		if (room && stop)
 			break;
 	}
 	if (drained) {
@@ -115,9 +115,10 @@ static bool drain_zone(struct zone *zone, unsigned int order,
  *
  * To be called when get_page_from_freelist() has just failed, from where direct
  * reclaim may be entered: it may sleep. Stops when a zone has room for the
- * allocation. Where another task is draining a zone, and no other zone has room,
- * waits for the end of that, for a limited time, and looks again: what it leaves,
- * because it wanted less, is drained here; with @all also if that has not ended.
+ * allocation, unless its order is costly. Where another task is draining a zone,
+ * and no other zone has room, waits for the end of that, for a limited time, and
+ * looks again: what it leaves, because it wanted less, is drained here; with @all
+ * also if that has not ended.
  *
  * Return: true if there is room now.
  */
@@ -125,6 +126,12 @@ bool drain_pages_for_alloc(gfp_t gfp_mask, unsigned int order,
 			   unsigned int alloc_flags,
 			   const struct alloc_context *ac, bool all)
 {
+	/*
+	 * A large block is made of pieces that lie on many lists, or is there as a
+	 * whole. To reclaim and to compact for one takes far longer than to look at
+	 * all lists, and would be done for each in turn if one was all that came.
+	 */
+	bool stop = !all && order <= PAGE_ALLOC_COSTLY_ORDER;
 	struct zone *zone, *busy;
 	struct zoneref *z;
 	bool room = false, mine;
@@ -152,12 +159,12 @@ again:
 				busy = zone;
 			continue;
 		}
-		if (drain_zone(zone, order, alloc_flags, ac, all))
+		if (drain_zone(zone, order, alloc_flags, ac, stop))
 			room = true;
 		/* A release: who waits for it finds the pages it has freed. */
 		if (mine)
 			clear_and_wake_up_bit(ZONE_PCP_DRAIN, &zone->flags);
-		if (room && !all)
+		if (room && stop)
 			return true;
 	}
 	/* Who would rather fail than reclaim again does not wait for this either. */

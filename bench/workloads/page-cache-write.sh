@@ -4,7 +4,8 @@
 #
 # Points: FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs (scratch disks have these names); metadata.
 # And for ext4, ext2, f2fs: rescan-FS, the same sparse look-ups in every round with a stream of data between them;
-# dense-FS, the same with every block of the inode tables; walk-FS, a tree walked beside such a stream. getblk: what a KUnit test said while the kernel booted.
+# dense-FS, the same with every block of the inode tables; walk-FS, a tree walked beside such a stream; git-FS, the same
+# with git status. getblk: what a KUnit test said while the kernel booted.
 
 # shellcheck source=bench/workloads/lib.sh
 . bench/workloads/lib.sh
@@ -193,6 +194,32 @@ tree_setup() {
 	mount -t "$fs" -o $opts "$device" "$TARGET"
 }
 
+ADDED=$TRACE/events/filemap/mm_filemap_add_to_page_cache
+
+# added_start FS: from here on the folios of the filesystem's metadata that come into the page cache are traced: those of
+# its block device, or f2fs' own two inodes for them.
+added_start() {
+	local dev
+	dev=$((0x$(stat -c %t "$device") << 20 | 0x$(stat -c %T "$device")))
+	if [ "$1" = f2fs ]; then
+		echo "s_dev == $dev && (i_ino == 1 || i_ino == 2)"
+	else
+		echo "i_ino == $dev"
+	fi >$ADDED/filter || die "$ADDED takes no filter"
+	echo 16384 >$TRACE/buffer_size_kb
+	echo >$TRACE/trace
+	echo 1 >$ADDED/enable
+}
+
+# added_stop POINT: how many came, and how many of these had been there since added_start.
+added_stop() {
+	echo 0 >$ADDED/enable
+	cat $TRACE/per_cpu/cpu*/stats | awk '$1 == "overrun:" { lost += $2 } END { exit lost != 0 }' ||
+		die "events were lost; give $TRACE/buffer_size_kb more"
+	awk -v x="$1" '/mm_filemap_add_to_page_cache:/ { sub(/.*: dev/, ""); sub(/pfn=[^ ]*/, ""); n++; again += seen[$0]++ > 0 }
+		END { printf "@value %s metadata_folios %d\n@value %s metadata_again %d\n", x, n, x, again }' $TRACE/trace
+}
+
 # The caches are full of the stream before anything is measured.
 stream_first() {
 	exec 9</dev/nullb0 || die "no /dev/nullb0: is null_blk built in, and given to the guest?"
@@ -207,10 +234,12 @@ run_rescan() {
 	local point=$1 count=${2:-$LOOKUPS} stride=${3:-$STRIDE} mib name
 	mib=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 	stream_first
+	added_start "${point#*-}"
 	vmstat_save before
 	"$BIN/rescan" "$SECONDS_EACH" "$TARGET/inodes" "$count" "$stride" "$mib" /dev/nullb1 "${device#/dev/}" >$LAB/said ||
 		die "rescan failed"
 	vmstat_save after
+	added_stop "$point"
 	for name in first_kib first_us first_cpu_us second_kib later_kib later_us rounds; do
 		value "$point" $name "$(word $name)"
 	done
@@ -218,18 +247,50 @@ run_rescan() {
 	vmstat_diff "$point"
 }
 
-run_walk() {
+run_walk() { beside_stream "$1" "$BIN/walk" "$SECONDS_EACH" "$TARGET/tree"; }
+
+# git status until the time is over, and at least twice; as the program walk it says how many files it has looked at.
+statuses() {
+	local until rounds=0 files start
+	until=$((${EPOCHREALTIME%%[.,]*} + SECONDS_EACH))
+	files=$(git -C "$TARGET/tree" ls-files | wc -l)
+	start=${EPOCHREALTIME/[.,]/}
+	while [ "${EPOCHREALTIME%%[.,]*}" -lt $until ] || [ $rounds -lt 2 ]; do
+		[ -z "$(git -C "$TARGET/tree" status --porcelain)" ] || return
+		rounds=$((rounds + 1))
+	done
+	echo "files=$((files * rounds)) us=$(((${EPOCHREALTIME/[.,]/} - start) / rounds))"
+}
+
+run_git() {
+	export HOME=$LAB GIT_CONFIG_COUNT=3 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' \
+		GIT_CONFIG_KEY_1=user.name GIT_CONFIG_VALUE_1=lab GIT_CONFIG_KEY_2=user.email GIT_CONFIG_VALUE_2=lab@localhost
+	if [ ! -e "$TARGET/tree/.git" ]; then
+		# The files are empty and so all of one object: the index is what it takes.
+		{ git init -q "$TARGET/tree" && git -C "$TARGET/tree" add . && git -C "$TARGET/tree" commit -q -m lab; } ||
+			die "git can not take in the tree"
+		sync
+	fi
+	beside_stream "$1" statuses
+	value "$1" status_us "$(word us)"
+}
+
+# beside_stream POINT COMMAND...: what says files=, while data is streamed and the caches of inodes are shrunk.
+beside_stream() {
 	local point=$1 before pids=()
+	shift
 	stream_first
 	# Inodes must not outlive their blocks.
 	echo 1000 >/proc/sys/vm/vfs_cache_pressure
+	added_start "${point#*-}"
 	before=$(kib_read "$device")
 	vmstat_save before
 	"$BIN/readers" 1 "$SECONDS_EACH" fadvise /dev/nullb1 >$LAB/hog &
 	pids=($!)
-	"$BIN/walk" "$SECONDS_EACH" "$TARGET/tree" >$LAB/said || die "walk failed"
+	"$@" >$LAB/said || die "$1 failed"
 	wait "${pids[@]}" || die "readers failed"
 	vmstat_save after
+	added_stop "$point"
 	echo 100 >/proc/sys/vm/vfs_cache_pressure
 	value "$point" files_walked "$(word files)"
 	value "$point" read_kib "$(awk -v a="$before" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')"
@@ -247,7 +308,7 @@ for point; do
 	case $point in
 	ext4-sync | ext4-async | ext4-profile | xfs-sync | xfs-async | xfs-profile) ;;
 	btrfs-sync | btrfs-async | btrfs-profile | tmpfs-sync | tmpfs-async | tmpfs-profile | metadata) ;;
-	rescan-ext4 | rescan-ext2 | rescan-f2fs | dense-ext4 | walk-ext4 | walk-ext2 | walk-f2fs | getblk) ;;
+	rescan-ext4 | rescan-ext2 | rescan-f2fs | dense-ext4 | walk-ext4 | walk-ext2 | walk-f2fs | git-ext4 | getblk) ;;
 	*) die "no point $point; the head of this file lists them" ;;
 	esac
 done
@@ -271,7 +332,7 @@ for point; do
 			END { exit n != 1 }' || die "no figures of KUnit's bdev_getblk.what_it_takes on the console: stock has no such test"
 		continue
 		;;
-	rescan-* | dense-* | walk-*)
+	rescan-* | dense-* | walk-* | git-*)
 		TARGET=$LAB/tree-${point#*-}
 		device=$(scratch_device "${point#*-}") || exit 1
 		mountpoint -q "$TARGET" || tree_setup "${point#*-}" || die "${point#*-} can not be made or mounted"

@@ -249,6 +249,25 @@ static void no_more_than_needed(struct kunit *test)
 	expect_no_flags(test);
 }
 
+/* What makes one large block may make the next ones. */
+static void all_of_it_for_a_large_block(struct kunit *test)
+{
+	struct drain_test *t = test->priv;
+	const unsigned int large = PAGE_ALLOC_COSTLY_ORDER + 1;
+
+	fake_all(test);
+	t->room_in = 2;
+	t->room_after = 1;
+	KUNIT_EXPECT_TRUE(test, drain_pages_for_alloc(GFP_KERNEL, large, 0, &t->ac, false));
+	for (int i = 0; i < NR_FAKE; i++)
+		KUNIT_EXPECT_EQ(test, t->drains[i], num_online_cpus());
+	memset(t->drains, 0, sizeof(t->drains));
+	KUNIT_EXPECT_TRUE(test, drain_pages_for_alloc(GFP_KERNEL, large - 1, 0, &t->ac, false));
+	KUNIT_EXPECT_EQ(test, drained(t), BIT(3) | BIT(2));
+	KUNIT_EXPECT_EQ(test, t->drains[2], 1);
+	expect_no_flags(test);
+}
+
 /* Before somebody is killed all there is, unless there is room at once. */
 static void all_of_it_as_the_last_resort(struct kunit *test)
 {
@@ -589,6 +608,7 @@ static struct kunit_case page_drain_cases[] = {
 	KUNIT_CASE(not_in_an_empty_zone),
 	KUNIT_CASE(nothing_where_there_is_room),
 	KUNIT_CASE(no_more_than_needed),
+	KUNIT_CASE(all_of_it_for_a_large_block),
 	KUNIT_CASE(all_of_it_as_the_last_resort),
 	KUNIT_CASE(empty_lists_count_for_nothing),
 	KUNIT_CASE(two_do_not_drain_one_zone),

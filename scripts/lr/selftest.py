@@ -35,7 +35,7 @@ class Cell:
     nodes: int
     # The last node is a lower memory tier.
     tiers: bool = False
-    # Some memory is kept for who needs contiguous pages.
+    # The first node keeps memory for who needs contiguous pages; the second one has movable memory, which can go.
     cma: bool = False
     # The programs that run there when none is named; empty: all.
     only: tuple[str, ...] = ()
@@ -115,10 +115,11 @@ def run_selftests(
 
         spec = Spec(
             kernel_image,
-            mib=_MIB,
+            # A block of 128 MiB that is all movable, and does not end where the memory does.
+            mib=1024 if cell.cma else _MIB,
             nodes=cell.nodes,
             tiers=cell.tiers,
-            append=("cma=32M",) if cell.cma else (),
+            append=("cma=32M@0-192M", "movablecore=512M") if cell.cma else (),
             disks=DISKS,
             timeout=timeout,
         )

@@ -68,11 +68,11 @@ stop_server() {
 point_clients() {
 	local out last ticks system all_ticks system_ticks
 	start_server
-	slow
 	# What the server has left, and whether it has fitted: all of its memory is taken before the first point.
 	value "$1" free_mib "$(awk '$1 == "MemFree:" { print int($2 / 1024) }' /proc/meminfo)"
 	value "$1" swapped_before "$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)"
 	value "$1" stalls_before "$(awk '/^allocstall_/ { sum += $2 } END { print sum }' /proc/vmstat)"
+	slow
 	# Let the scanner find the clients before anything counts.
 	"$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" 2 10 >/dev/null || fail "the load failed"
 	read -r ticks system <<<"$(ticks_of "$server")"

@@ -206,7 +206,6 @@ added_start() {
 	else
 		echo "i_ino == $dev"
 	fi >$ADDED/filter || die "$ADDED takes no filter"
-	echo 16384 >$TRACE/buffer_size_kb
 	echo >$TRACE/trace
 	echo 1 >$ADDED/enable
 }

@@ -37,6 +37,11 @@ traceable() {
 	awk -v names=" $* " 'index(names, " " $1 " ") && !seen[$1]++ { print $1 }' /sys/kernel/tracing/available_filter_functions
 }
 
+# Whether the trace has all events since it was emptied.
+trace_complete() {
+	cat /sys/kernel/tracing/per_cpu/cpu*/stats | awk '$1 == "overrun:" { lost += $2 } END { exit lost != 0 }'
+}
+
 # kswapds: the pids of all kswapd threads, helpers too.
 kswapds() { pgrep '^kswapd[0-9]' || true; }
 

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# NUMA balancing towards nodes that are full: memcached with 80% of the memory under load, and a task with huge pages
-# whose target has no huge page left. HUGE=1: memcached with huge pages. MIN_FREE: KiB for vm.min_free_kbytes; empty: as
-# it is. Usage: numa-full-node.sh POINT...
+# NUMA balancing towards nodes that are full: memcached with FILL percent of the memory (80) under load, and a task with
+# huge pages whose target has no huge page left. HUGE=1: memcached with huge pages. MIN_FREE: KiB for vm.min_free_kbytes;
+# empty: as it is. BALANCING=0: without NUMA balancing, to tell what else differs between two kernels.
+# Usage: numa-full-node.sh POINT...
 # Points: clients-N, huge-folios.
 
 . bench/workloads/lib.sh
@@ -12,6 +13,9 @@ socket=$LAB/memcached
 # A value and memcached's own words fill a chunk of its slab class; so many chunks are in a MiB.
 bytes=8700
 chunks=118
+fill=${FILL:-80}
+# Rates are taken over so many ms: an interval without any request has no harmonic mean.
+interval=2000
 server=
 
 fail() {
@@ -39,10 +43,10 @@ start_server() {
 	local total huge=() i out
 	[ -z "$server" ] || return 0
 	total=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
-	keys=$((total * 80 * chunks / 100))
+	keys=$((total * fill * chunks / 100))
 	[ "${HUGE:-0}" = 0 ] || huge=(-L)
 	# Its limit is higher than what it gets: nothing is to be evicted.
-	memcached -u root -s "$socket" -m $((total * 90 / 100)) -t "$(nproc)" -c 256 -o hashpower=18 "${huge[@]}" &
+	memcached -u root -s "$socket" -m $((total * (fill + 10) / 100)) -t "$(nproc)" -c 256 -o hashpower=18 "${huge[@]}" &
 	server=$!
 	for ((i = 0; i < 100; i++)); do
 		[ ! -S "$socket" ] || break
@@ -52,7 +56,7 @@ start_server() {
 	echo "memcached filled: $out"
 	out=${out#*items=}
 	if [ "${out%% *}" -lt $((keys * 99 / 100)) ]; then
-		echo "@note memcached kept ${out%% *} of $keys values: it is smaller than 80% of the memory"
+		echo "@note memcached kept ${out%% *} of $keys values: it is smaller than $fill% of the memory"
 	fi
 }
 
@@ -77,7 +81,7 @@ point_clients() {
 	"$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" 2 10 >/dev/null || fail "the load failed"
 	read -r ticks system <<<"$(ticks_of "$server")"
 	vmstat_save before
-	out=$("$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" "$seconds" 10) || fail "the load failed"
+	out=$("$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" "$seconds" 10 $interval) || fail "the load failed"
 	vmstat_save after
 	fast
 	read -r all_ticks system_ticks <<<"$(ticks_of "$server")"
@@ -143,7 +147,7 @@ prepare() {
 	local debug=/sys/kernel/debug/sched/numa_balancing device setting
 	[ -d /sys/devices/system/node/node1 ] || fail "this scenario needs two nodes or more"
 	command -v memcached >/dev/null || fail "memcached is not installed; on Debian: apt-get install memcached"
-	echo 1 >/proc/sys/kernel/numa_balancing || fail "this kernel has no NUMA balancing"
+	echo "${BALANCING:-1}" >/proc/sys/kernel/numa_balancing || fail "this kernel has no NUMA balancing"
 	# An emulated guest is slow: scan early and often, so that a short run has faults to count.
 	for setting in scan_period_max_ms=1000 scan_delay_ms=200 scan_period_min_ms=200; do
 		if ! echo "${setting#*=}" >"$debug/${setting%%=*}"; then

@@ -178,7 +178,8 @@ def legend(kernels: Sequence[str]) -> str:
     base = kernels[0] if kernels else "the first kernel"
     return (
         f"mean over pairs ( difference against {base} ): + is better where `better` says more or less, else just more; "
-        f"* significant (Welch's test, Holm's correction over the table, {stats.ALPHA:.0%}); - not measured"
+        f"* significant (Welch's test, Holm's correction over the table, {stats.ALPHA:.0%}); - not measured; in TCG a "
+        "time may differ by up to 16% for where a kernel's code lies, in every pair alike"
     )
 
 

@@ -6,8 +6,8 @@
  * A writer fills memory, or its cgroup, with pages that wait for that disk. The
  * tracepoint mm_vmscan_throttled says who slept in reclaim, and why.
  *
- * opportunistic: reclaim that may neither write nor unmap, as with
- * vm.zone_reclaim_mode=1, has to find the clean page cache that is there.
+ * opportunistic: reclaim that may not write, or not unmap, has to find the clean
+ * page cache that is there: with vm.zone_reclaim_mode=1, and for a watermark boost.
  *
  * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten.
  * Without it a sparse file under $TMPDIR is used through a loop device. Needs
@@ -17,11 +17,13 @@
 #include "reclaim_util.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -30,7 +32,10 @@
 #define SLOW_BPS	(4 * MIB)
 #define CGROUP_MIB	64
 #define NR_READERS	3
-#define NR_CHILDREN	(NR_READERS + 2)
+#define NR_VICTIMS	8
+#define NR_CHILDREN	(NR_READERS + NR_VICTIMS + 2)
+#define NR_EMPTY	64
+#define MANY_FILES	1048576UL
 
 static const struct {
 	const char *path, *value;
@@ -38,6 +43,10 @@ static const struct {
 	/* Let reclaim meet dirty pages before writers are held back for them. */
 	{ "/proc/sys/vm/dirty_ratio", "90" },
 	{ "/proc/sys/vm/zone_reclaim_mode", "0" },
+	{ "/proc/sys/vm/watermark_boost_factor", "15000" },
+	/* Free memory in pieces is to stay so. */
+	{ "/proc/sys/vm/compaction_proactiveness", "0" },
+	{ "/sys/kernel/mm/lru_gen/min_ttl_ms", "0" },
 	/* Only kept for later: a ratio that is set clears it. */
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 };
@@ -131,7 +140,7 @@ static bool setup_disk(struct scene *s)
 		return fail(s, "mount of ext4");
 	s->mounted = true;
 	/* Reads of a hole fill the page cache and cost the disk nothing. */
-	return shell("truncate -s 64G %s/hole", mnt) ? fail(s, "sparse file") : true;
+	return shell("truncate -s 1T %s/hole", mnt) ? fail(s, "sparse file") : true;
 }
 
 static bool setup_cgroups(struct scene *s)
@@ -216,6 +225,14 @@ static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reas
 	return found;
 }
 
+static int open_hole(struct scene *s)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/mnt/hole", s->dir);
+	return open(path, O_RDONLY);
+}
+
 /* A child that ends with us; cgroup may be NULL. Returns its pid to the parent, 0 to it. */
 static pid_t child(struct scene *s, const char *cgroup)
 {
@@ -258,13 +275,11 @@ static pid_t start_reader(struct scene *s, const char *cgroup, int nr)
 {
 	pid_t pid = child(s, cgroup);
 	static char buf[MIB];
-	char path[96];
 	int fd;
 
 	if (pid)
 		return pid;
-	snprintf(path, sizeof(path), "%s/mnt/hole", s->dir);
-	fd = open(path, O_RDONLY);
+	fd = open_hole(s);
 	for (unsigned long at = nr * 16384UL; fd >= 0; at = (at + 1) % 65536) {
 		if (pread(fd, buf, MIB, at * MIB) < 0)
 			break;
@@ -288,6 +303,18 @@ static pid_t start_hog(struct scene *s, unsigned long mib)
 			_exit(1);
 		usleep(50000);
 	}
+	pause();
+	_exit(1);
+}
+
+/* Whoever is to be killed before the test itself is. */
+static pid_t start_victim(struct scene *s)
+{
+	pid_t pid = child(s, NULL);
+
+	if (pid)
+		return pid;
+	write_text("/proc/self/oom_score_adj", "1000");
 	pause();
 	_exit(1);
 }
@@ -374,6 +401,19 @@ static bool setup_scene(struct scene *s)
 	return setup_disk(s) && setup_cgroups(s) && setup_trace(s);
 }
 
+/* Cgroups that have nothing to free are not to hide those that have. */
+static bool empty_cgroups(struct scene *s, bool make)
+{
+	char path[192];
+	int done = 0;
+
+	for (int i = 0; i < NR_EMPTY; i++) {
+		snprintf(path, sizeof(path), "%s.empty%d", s->clean, i);
+		done += make ? !mkdir(path, 0700) : !rmdir(path);
+	}
+	return done == NR_EMPTY;
+}
+
 static void end_scene(struct scene *s)
 {
 	end_children(s);
@@ -389,8 +429,10 @@ static void end_scene(struct scene *s)
 		rmdir(s->tracefs);
 	for (int i = 0; i < 50 && s->slow[0] && rmdir(s->slow) && errno == EBUSY; i++)
 		usleep(100000);
-	if (s->clean[0])
+	if (s->clean[0]) {
+		empty_cgroups(s, false);
 		rmdir(s->clean);
+	}
 	shell("umount %s/cgroup 2>/dev/null; rm -rf %s", s->dir, s->dir);
 	for (int i = 0; i < NR_KNOBS; i++) {
 		/* Ratios and bytes exclude each other: what was 0 was the other one. */
@@ -512,16 +554,14 @@ FIXTURE_TEARDOWN_PARENT(opportunistic)
 	end_scene(&self->scene);
 }
 
-/* Read so much of the hole into the page cache. */
+/* Read so much of the hole into the page cache, in folios of one page each. */
 static bool fill_cache(struct scene *s, unsigned long mib)
 {
 	static char buf[MIB];
-	char path[96];
+	int fd = open_hole(s);
 	bool ok = true;
-	int fd;
 
-	snprintf(path, sizeof(path), "%s/mnt/hole", s->dir);
-	fd = open(path, O_RDONLY);
+	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	for (unsigned long at = 0; ok && at < mib; at++)
 		ok = pread(fd, buf, MIB, at * MIB) == (ssize_t)MIB;
 	close(fd);
@@ -547,6 +587,120 @@ TEST_F_TIMEOUT(opportunistic, zone_reclaim_frees_page_cache, 60)
 	TH_LOG("%ld attempts freed enough, %ld did not", done, failed);
 	EXPECT_GT(done, 0);
 	EXPECT_GT(done, failed);
+}
+
+/* Every second piece of the hole goes: memory is free, but hardly a whole block of it. */
+static bool punch_cache(struct scene *s, unsigned long mib)
+{
+	const unsigned long page = getpagesize(), piece = page > MIB / 32 ? page : MIB / 32;
+	int fd = open_hole(s);
+	bool ok = true;
+
+	for (unsigned long at = 0; ok && at < mib * MIB; at += 2 * piece)
+		ok = !posix_fadvise(fd, at, piece, POSIX_FADV_DONTNEED);
+	close(fd);
+	return ok;
+}
+
+/* 64 KiB of unmovable memory, which lasts until we end: what a pipe holds. */
+static bool fill_pipe(void)
+{
+	static char buf[MIB / 16];
+	int ends[2];
+
+	return !pipe(ends) && write(ends[1], buf, sizeof(buf)) == (ssize_t)sizeof(buf);
+}
+
+/* Passes of kswapd that freed something, and what the best one freed. */
+static int passes(struct scene *s, unsigned long *most)
+{
+	char path[256], line[512];
+	unsigned long freed;
+	int found = 0;
+	FILE *f;
+
+	*most = 0;
+	snprintf(path, sizeof(path), "%s/trace", s->tracefs);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *at = strstr(line, "nr_reclaimed=");
+
+		if (!at || !strstr(line, "mm_vmscan_balance_pgdat_end:"))
+			continue;
+		freed = strtoul(at + strlen("nr_reclaimed="), NULL, 10);
+		found += freed > 0;
+		if (freed > *most)
+			*most = freed;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Pages of a block of one migrate type, the least that a boost asks for. */
+static unsigned long block_pages(void)
+{
+	FILE *f = fopen("/proc/pagetypeinfo", "r");
+	unsigned long pages = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f) && !pages)
+		sscanf(line, "Pages per block: %lu", &pages);
+	if (f)
+		fclose(f);
+	return pages;
+}
+
+/* A zone that had to mix blocks wants some more memory free, and much is free already. */
+TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
+{
+	struct scene *s = &self->scene;
+	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB, most;
+	const struct rlimit files = { MANY_FILES, MANY_FILES };
+	unsigned long block = block_pages(), pipes = mib * 16 / 5;
+	long was, is, kills;
+	cpu_set_t last;
+	int found;
+
+	if (write_text("/proc/sys/vm/watermark_boost_factor", "15000"))
+		SKIP(return, "no vm.watermark_boost_factor");
+	if (!block || mib * MIB / getpagesize() < 64 * block)
+		SKIP(return, "so small a zone is not boosted, or there is no /proc/pagetypeinfo");
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
+	ASSERT_TRUE(fill_cache(s, mib));
+	ASSERT_TRUE(punch_cache(s, mib));
+	/* New ones: those that reclaim has met already stand aside. */
+	ASSERT_TRUE(empty_cgroups(s, true));
+	was = free_mib();
+	ASSERT_GT(was, (long)mib / 3);
+	/* All is young, but nobody is to be killed for that while memory is free. */
+	for (int i = 0; i < NR_VICTIMS; i++)
+		ASSERT_GT(start_victim(s), 0);
+	write_text("/sys/kernel/mm/lru_gen/min_ttl_ms", "60000");
+	kills = read_figure("/proc/vmstat", "oom_kill");
+	ASSERT_EQ(0, write_under(s->tracefs, "events/vmscan/mm_vmscan_balance_pgdat_end/enable",
+				 "1"));
+	/*
+	 * Of nodes the last, which has no zone for DMA; in small steps, so that
+	 * the first pass is for one boost.
+	 */
+	CPU_ZERO(&last);
+	CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &last);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(last), &last));
+	for (unsigned long i = 0; i < pipes && i < MANY_FILES / 4 && !passes(s, &most); i++) {
+		ASSERT_TRUE(fill_pipe());
+		usleep(20000);
+	}
+	is = free_mib();
+	found = passes(s, &most);
+	TH_LOG("%d passes freed something, %lu pages at most; %ld MiB were free, then %ld", found,
+	       most, was, is);
+	/* Far above all watermarks, so that it was not for them. */
+	ASSERT_GT(is, (long)mib / 10);
+	EXPECT_GT(found, 0);
+	EXPECT_GE(most, block);
+	EXPECT_LT(most, 2 * block);
+	EXPECT_EQ(kills, read_figure("/proc/vmstat", "oom_kill"));
 }
 
 TEST_HARNESS_MAIN

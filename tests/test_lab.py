@@ -263,6 +263,15 @@ def test_a_variant_that_wants_to_be_named_waits_for_that() -> None:
     assert {job.variant.name for job in runner.jobs([toy], column, Options(1, False, None, ("b",)))} == {"b"}
 
 
+def test_a_scenario_of_such_variants_alone_says_so() -> None:
+    toy = scenario.parse(
+        "toy", TEXT.replace("quick = false", "named = true").replace("[variants.a]", "[variants.a]\nnamed = true")
+    )
+    with pytest.raises(Fail, match='VARIANT="a b"'):
+        runner.jobs([toy], kernels.parse("stock"), Options(1, False))
+    assert runner.jobs([toy, one_scenario()], kernels.parse("stock"), Options(1, False))
+
+
 def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     todo = runner.jobs([one_scenario()], kernels.parse("stock"), Options(2, True))

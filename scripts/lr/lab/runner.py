@@ -58,6 +58,9 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
         usual = (each for each in scenario.variants if not each.named and (each.quick or not options.quick))
         wanted = options.variants or tuple(each.name for each in usual)
         variants = [each for each in scenario.variants if each.name in wanted]
+        if not variants and len(scenarios) == 1:
+            names = " ".join(each.name for each in scenario.variants)
+            raise Fail(f'SCENARIO={scenario.name}: its variants wait to be named; choose with VARIANT="{names}"')
         for each in variants:
             if not points_of(scenario, each, options.quick):
                 why = (

@@ -186,7 +186,7 @@ static bool cached(const char *path, struct cached *c)
  * Dirty first, the rest after it: whoever takes from the tail meets what is dirty.
  * In one node, as each has a tail of its own.
  */
-static int dirty_then_read(const char *dirty, const char *clean)
+static int dirty_then_read(const char *dirty, const char *clean, bool submit)
 {
 	static char buf[MIB];
 	cpu_set_t here;
@@ -201,45 +201,56 @@ static int dirty_then_read(const char *dirty, const char *clean)
 	while (!ret && read(fd, buf, sizeof(buf)) > 0)
 		;
 	close(fd);
+	if (submit && !ret) {
+		fd = open(dirty, O_RDWR);
+		ret = sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+		close(fd);
+	}
 	return ret;
 }
 
 /*
  * The disk is slow while a cgroup's dirty folios are met, so that they stay.
  * Once they are clean they must be the first that a second pass frees, before
- * the clean ones, although these are older in no list.
+ * the clean ones, although these are older in no list. With @submit they are
+ * under writeback when they are met; in any case @least of them in eight must
+ * have been rotated.
  */
-TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
+static void is_freed_first(struct __test_metadata *_metadata, struct scene *s,
+			   struct scratch *disk, bool submit, int least)
 {
 	char dirty[PATH_MAX], clean[PATH_MAX], text[128];
 	struct cached d = {}, c = {}, d2 = {}, c2 = {};
 	long scanned, stolen, rotated, stayed;
-	struct scene *s = &self->s;
 	double until;
 	pid_t pid;
 
-	snprintf(dirty, sizeof(dirty), "%s/dirty", self->disk->dir);
-	snprintf(clean, sizeof(clean), "%s/clean", self->disk->dir);
+	snprintf(dirty, sizeof(dirty), "%s/dirty", disk->dir);
+	snprintf(clean, sizeof(clean), "%s/clean", disk->dir);
 	ASSERT_EQ(0, fill_file(clean, 24));
 	sync();
 	write_text("/proc/sys/vm/drop_caches", "1");
 
 	snprintf(text, sizeof(text), "%s/cgroup.subtree_control", s->cgroups);
 	write_text(text, "+io");
-	snprintf(text, sizeof(text), "%s wbps=1048576", self->disk->bdi);
-	if (cgroup_write(s, 0, "io.max", text))
+	snprintf(text, sizeof(text), "%s wbps=1048576", disk->bdi);
+	if (cgroup_write(s, 0, "io.max", text)) {
+		if (submit)
+			SKIP(return, "no io.max: nothing stays under writeback");
 		ksft_print_msg("no io.max: the disk is as fast as it is\n");
+	}
 	pid = fork_into(s, 0);
 	if (!pid)
-		_exit(dirty_then_read(dirty, clean));
+		_exit(dirty_then_read(dirty, clean, submit));
 	ASSERT_EQ(0, wait_for(pid));
 	if (!cached(dirty, &d))
 		SKIP(return, "no cachestat(2)");
-	ASSERT_EQ(8 * (long)MIB / PAGE, d.dirty);
+	ASSERT_EQ(8 * (long)MIB / PAGE, d.pages);
+	ASSERT_GE(submit ? d.writeback : d.dirty, d.pages * (submit ? 3 : 4) / 4);
 
 	rotated = read_figure("/proc/vmstat", "pgrotated");
 	cgroup_reclaim(s, 0, MIB);
-	snprintf(text, sizeof(text), "%s wbps=max", self->disk->bdi);
+	snprintf(text, sizeof(text), "%s wbps=max", disk->bdi);
 	cgroup_write(s, 0, "io.max", text);
 	for (until = now() + 20; now() < until; nap(50)) {
 		cached(dirty, &d);
@@ -263,21 +274,26 @@ TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
 		       rotated, scanned, stolen);
 	ksft_print_msg("cached before, after: once dirty %lu, %lu; clean %lu, %lu\n",
 		       d.pages, d2.pages, c.pages, c2.pages);
-	/*
-	 * btrfs may still have a large folio locked when its writeback ends.
-	 * Such a folio stays where it is: it is not the first to be freed.
-	 */
-	if (strcmp(variant->fs, "btrfs")) {
-		EXPECT_GE(rotated, d.pages * 7 / 8);
-		stayed = 0;
-	} else {
-		EXPECT_GE(rotated, d.pages / 8);
-		stayed = rotated < (long)d.pages ? d.pages - rotated : 0;
-	}
+	EXPECT_GE(rotated, d.pages * least / 8);
+	stayed = rotated < (long)d.pages ? d.pages - rotated : 0;
 	/* A few may still wait on a CPU for their way to the tail. */
 	EXPECT_LE(d2.pages, stayed + d.pages / 8);
 	EXPECT_LE(c.pages - c2.pages, stayed + d.pages / 4 + 64);
 	EXPECT_LE(scanned, stolen + stolen / 2 + 64);
+}
+
+/*
+ * The first one that is met wakes the flusher. It locks many at once, and those
+ * that reclaim finds locked it leaves alone: they stay where they are.
+ */
+TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
+{
+	is_freed_first(_metadata, &self->s, self->disk, false, 1);
+}
+
+TEST_F_TIMEOUT(dirty, a_written_folio_is_freed_first, 60)
+{
+	is_freed_first(_metadata, &self->s, self->disk, true, 7);
 }
 
 TEST_HARNESS_MAIN

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from lr.guest import Disk, Outcome, Spec
 from lr.lab import estimate, kernels, runner, sample, scenario, slowmotion
+from lr.lab.awake import awake
 from lr.lab.kernels import Kernel
 from lr.lab.runner import Job, Options
 from lr.lab.sample import Point, Sample
@@ -516,6 +518,20 @@ sys.modules["toy"] = toy
 __main__.VERBS["bench"] = "toy"
 sys.exit(__main__.main(["bench"]))
 """
+
+
+def test_the_hosts_cpus_are_kept_awake_by_what_runs_last_and_ends_with_us() -> None:
+    def idlers() -> list[int]:
+        words = (stat.read_text().rsplit(")", 1)[1].split() for stat in Path("/proc").glob("[0-9]*/stat"))
+        # A child's scheduling policy, by its number in the line.
+        return [int(each[38]) for each in words if int(each[1]) == os.getpid() and int(each[38]) == os.SCHED_IDLE]
+
+    with awake([min(os.sched_getaffinity(0))]):
+        until = time.monotonic() + 10
+        while not idlers() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(idlers()) == 1
+    assert not idlers()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

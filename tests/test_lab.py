@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -522,9 +523,14 @@ sys.exit(__main__.main(["bench"]))
 
 def test_the_hosts_cpus_are_kept_awake_by_what_runs_last_and_ends_with_us() -> None:
     def idlers() -> list[int]:
-        words = (stat.read_text().rsplit(")", 1)[1].split() for stat in Path("/proc").glob("[0-9]*/stat"))
-        # A child's scheduling policy, by its number in the line.
-        return [int(each[38]) for each in words if int(each[1]) == os.getpid() and int(each[38]) == os.SCHED_IDLE]
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                words = stat.read_text().rsplit(")", 1)[1].split()
+                # A child's scheduling policy, by its number in the line.
+                if int(words[1]) == os.getpid() and int(words[38]) == os.SCHED_IDLE:
+                    found.append(int(stat.parent.name))
+        return found
 
     with awake([min(os.sched_getaffinity(0))]):
         until = time.monotonic() + 10

@@ -44,8 +44,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|c)")
 _BEGUN = "@reclaim-begun"
 _MARK = "@reclaim-exit:"
 _MARKED = re.compile(_MARK + r"([0-9]+)\s*$")
-# Seconds within which a guest comes to its command, many times what it takes. Rarely, but sometimes, emulated CPUs stop
-# for ever in the middle of booting, and QEMU goes away there.
+# Seconds within which a guest comes to its command, many times what it takes. Emulated CPUs rarely, but sometimes, stop
+# for ever in the middle of booting.
 _BOOT = 240
 
 
@@ -78,10 +78,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command in a guest ended: exited (with a status), panic, timeout, died (it went away), or unbooted.
-
-    unbooted: it never came to its command, twice.
-    """
+    """How a command in a guest ended: exited (with a status), panic, timeout, died (it went away), or unbooted."""
 
     ended: str
     status: int
@@ -100,7 +97,7 @@ class Outcome:
             "panic": "the kernel panicked",
             "timeout": f"no end after {self.seconds:.0f} s (TIMEOUT)",
             "died": "the guest ended before the command did",
-            "unbooted": f"the guest ended, or did not come to its command in {_BOOT} s, twice",
+            "unbooted": f"the guest did not come to its command in {_BOOT} s, twice",
             "exited": f"the command ended with status {self.status}",
         }[self.ended]
         return "\n".join([f"{head}; the console's last lines:", *self.console.strip().splitlines()[-lines:]])
@@ -283,8 +280,7 @@ def run(
         if outcome.ended == "unbooted":
             # Nothing of the command has run. A kernel that can not boot does not the second time, either.
             last = " / ".join(outcome.console.strip().splitlines()[-2:])
-            took = f"{outcome.seconds:.0f} s"
-            notice(f"a guest did not come to its command in {took}, the console ended with: {last}; once more")
+            notice(f"a guest did not come to its command in {_BOOT} s, the console ended with: {last}; once more")
             outcome = _watch(words, spec.timeout, on_output, on_start)
         return outcome
 
@@ -330,8 +326,7 @@ def _watch(
     elif mark:
         status = int(mark[1])
     else:
-        gone = not late and not begun.is_set()
-        ended, status = "unbooted" if unbooted or gone else "timeout" if late else "died", 1
+        ended, status = "unbooted" if unbooted else "timeout" if late else "died", 1
     return Outcome(ended, status, _MARKED.sub("", said), text, time.monotonic() - start)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from lr import stop
+from lr.ui import Fail
 
 
 @contextmanager
@@ -15,7 +16,7 @@ def awake(cpus: Iterable[int]) -> Iterator[None]:
     """On each of these CPUs something runs when nothing else wants to.
 
     A CPU that falls asleep in each period of slow motion is slower when it wakes up. Few busy vCPUs leave more time to
-    sleep than many, so that many would do up to 7% more than they should.
+    sleep than many, so that many would do up to 7% more than they should. Fails if they were not kept awake throughout.
     """
     burners: list[subprocess.Popen[bytes]] = []
     try:
@@ -26,6 +27,10 @@ def awake(cpus: Iterable[int]) -> Iterator[None]:
             with stop.held():
                 burners.append(subprocess.Popen([*words, "sh", "-c", "while :; do :; done"], stdin=subprocess.DEVNULL))
         yield
+        if any(each.poll() is not None for each in burners):
+            raise Fail("the host's CPUs could not be kept awake: chrt or taskset was refused; run with SHARE=0")
+    except FileNotFoundError as exc:
+        raise Fail(f"{exc.filename}: not found; it comes with Debian's util-linux") from exc
     finally:
         for each in burners:
             each.kill()

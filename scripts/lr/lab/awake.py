@@ -21,17 +21,22 @@ def awake(cpus: Iterable[int]) -> Iterator[None]:
     burners: list[subprocess.Popen[bytes]] = []
     try:
         for cpu in cpus:
-            # It must not outlive us, however we end.
-            words = ["setpriv", "--pdeathsig", "KILL", "chrt", "--idle", "0", "taskset", "-c", str(cpu)]
             # No signal may come before `finally` can end it.
             with stop.held():
-                burners.append(subprocess.Popen([*words, "sh", "-c", "while :; do :; done"], stdin=subprocess.DEVNULL))
+                burners.append(_burner(cpu))
         yield
         if any(each.poll() is not None for each in burners):
             raise Fail("the host's CPUs could not be kept awake: chrt or taskset was refused; run with SHARE=0")
-    except FileNotFoundError as exc:
-        raise Fail(f"{exc.filename}: not found; it comes with Debian's util-linux") from exc
     finally:
         for each in burners:
             each.kill()
             each.wait()
+
+
+def _burner(cpu: int) -> subprocess.Popen[bytes]:
+    # It must not outlive us, however we end.
+    words = ["setpriv", "--pdeathsig", "KILL", "chrt", "--idle", "0", "taskset", "-c", str(cpu)]
+    try:
+        return subprocess.Popen([*words, "sh", "-c", "while :; do :; done"], stdin=subprocess.DEVNULL)
+    except FileNotFoundError as exc:
+        raise Fail(f"{words[0]}: not found; it comes with Debian's util-linux") from exc

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lr import console, guest
@@ -166,21 +167,22 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         shares = None
         if share:
             shares = stack.enter_context(slow_motion(job.scenario.name))
-            check_share(machine.cpus, share, shares.host())
-            cpus = os.sched_getaffinity(0)
+            host, cpus = shares.host(), os.sched_getaffinity(0)
+            check_share(machine.cpus, share, host)
             # Where a limit holds for all of us it would be used up; in v2 they would run in another cgroup than the
             # guest, and not last.
-            if shares.version == "v1" and shares.host() >= 100 * len(cpus):
+            if shares.version == "v1" and host >= 100 * len(cpus):
                 stack.enter_context(awake(cpus))
             else:
                 remarks.append("the host's CPUs were not kept awake: many vCPUs may do up to 7% more than they should")
         throttle = _Throttle(shares, share, machine.cpus)
         started = time.strftime("%Y-%m-%dT%H:%M:%S")
-        outcome = guest.run(layout, spec, command_of(job, options), throttle.line, throttle.started)
+        boot = partial(guest.run, layout, spec, command_of(job, options), throttle.line, throttle.started)
+        outcome = boot()
         if outcome.ended == "died" and not outcome.output:
             # Rarely QEMU goes away while the guest boots. Here that is no verdict on the kernel, as in a test.
             notice(f"{job.label}: {outcome.story(2)}\nonce more")
-            outcome = guest.run(layout, spec, command_of(job, options), throttle.line, throttle.started)
+            outcome = boot()
     if throttle.problem is not None:
         raise throttle.problem
     if not outcome.ok:

@@ -212,6 +212,44 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert runner.missing(layout, todo, digests, options) == []
 
 
+def test_what_makes_a_sample_stale(tmp_path: Path) -> None:
+    workloads = tmp_path / "bench" / "workloads"
+    workloads.mkdir(parents=True)
+    for name in ("w.sh", "lib.sh", "other.sh", "lab.h", "load.c", "other.c"):
+        (workloads / name).write_text("1\n")
+
+    def digest(*changes: tuple[str, str]) -> str:
+        text = TEXT.replace('workload = "w.sh"', 'workload = "w.sh"\nprograms = ["load"]')
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        options = Options(1, False)
+        job = runner.jobs([scenario.parse("toy", text)], kernels.parse("series"), options)[0]
+        return runner.digest(Layout(tmp_path), job, "i", options)
+
+    first = digest()
+    for old, new in (('title = "KiB"', 'title = "KB"'), ("[variants.b]", "[variants.c]"), ("nodes = 2", "nodes = 4")):
+        assert digest((old, new)) == first
+    for old, new in (
+        ('"read"', '"mmap"'),
+        ("mib = 256", "mib = 512"),
+        ("share = 20", "share = 10"),
+        ("seconds = 4", "seconds = 5"),
+        ('"1", "3"', '"2", "3"'),
+        ('lru_gen = "off"', 'lru_gen = "on"'),
+        ('title = "t"', 'title = "t"\nvmstat = ["pgfault"]'),
+        ('name = "kib"', 'name = "mib"'),
+    ):
+        assert digest((old, new)) != first, new
+    for name in ("other.sh", "other.c"):
+        (workloads / name).write_text("2\n")
+        assert digest() == first
+    for name in ("w.sh", "lib.sh", "lab.h", "load.c"):
+        (workloads / name).write_text("2\n")
+        assert digest() != first, name
+        (workloads / name).write_text("1\n")
+
+
 def test_what_a_run_will_take() -> None:
     options = Options(2, False)
     todo = runner.jobs([one_scenario()], kernels.parse("stock series"), options)

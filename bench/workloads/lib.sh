@@ -86,3 +86,10 @@ for setting in ${SETTINGS:-}; do
 		exit 1
 	fi
 done
+
+# HELPER_NICE: how nice kswapd's helpers are; a kernel without them has nothing to change.
+if [ -n "${HELPER_NICE:-}" ]; then
+	for pid in $(pgrep '^kswapd[0-9]+:'); do
+		renice -n "$HELPER_NICE" -p "$pid" >/dev/null || exit 1
+	done
+fi

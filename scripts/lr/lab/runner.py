@@ -88,17 +88,23 @@ def share_of(job: Job, options: Options) -> int:
 
 
 def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str:
-    """What a sample depends on; one with another digest is measured again."""
+    """What a sample depends on; one with another digest is measured again.
+
+    Not the whole file of the scenario: another variant, or a word in a title, must not cost hours.
+    """
+    scenario, workloads = job.scenario, layout.root / "bench" / "workloads"
     whole = hashlib.sha256()
-    files = [layout.root / "bench" / "scenarios" / f"{job.scenario.name}.toml"]
-    files += sorted((layout.root / "bench" / "workloads").glob("*.[ch]"))
-    files += [layout.root / "bench" / "workloads" / name for name in ("lib.sh", job.scenario.workload)]
+    files = sorted(workloads.glob("*.h")) + [workloads / f"{name}.c" for name in scenario.programs]
+    files += [workloads / name for name in ("lib.sh", scenario.workload)]
+    files.append(layout.root / "scripts" / "guest" / "lib.sh")
     for path in files:
         if path.exists():
             whole.update(path.read_bytes() + b"\0")
     # Samples of slow motion from before the host's CPUs were kept awake are of another kind.
     method = ("awake",) if share_of(job, options) else ()
-    words = (image_digest, *job.kernel.settings, str(options.quick), str(options.share), *method)
+    guest = (job.variant.machine, scenario.disks, scenario.packages, scenario.vmstat)
+    told = tuple(metric.name for metric in scenario.metrics)
+    words = (image_digest, command_of(job, options), repr(guest), repr(told), str(options.share), *method)
     whole.update("\0".join(words).encode())
     return whole.hexdigest()
 

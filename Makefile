@@ -25,7 +25,7 @@ tree: ## compose the series into build/linux  (BASE_TARBALL=file | BASE_GIT=clon
 save: ## turn the commits of build/linux back into series, patches/ and overlay files  (FORCE=1)
 	@$(lr) save
 
-build: ## build the kernel  (KERNEL=series|stock, DEBUG=1)
+build: ## build the kernel  (KERNEL=series|stock, DEBUG=1|races)
 	@$(lr) build
 
 boot: ## a shell in the kernel  (KERNEL= DEBUG=1 CPUS=4 MEM=2G NODES=2 DISK=xfs:1G RUN='command' TIMEOUT=600)
@@ -37,7 +37,7 @@ demo: ## the tour, from nothing: build stock and ours, run the same load on both
 kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern WHERE=uml|qemu TIMEOUT=)
 	@$(lr) kunit
 
-selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers and beside CMA  (TEST= MATRIX=lru_gen=on,nodes=2 KERNEL= DEBUG=1 TIMEOUT=)
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, beside CMA, with a node that goes  (TEST= MATRIX=lru_gen=on,nodes=2 KERNEL= DEBUG=1 TIMEOUT=)
 	@$(lr) selftest
 
 check: ## under a minute, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests

@@ -29,7 +29,24 @@ def test_warning_with_its_trace() -> None:
 
 def test_memory_that_stays_online_is_nothing_bad() -> None:
     assert console.scan("[ 1.0] page dumped because: unmovable page\n") == []
+    assert console.scan("[ 1.0] page dumped because: isolation failed\n") == []
     assert console.scan("[ 1.0] page dumped because: nonzero mapcount\n") != []
+
+
+def test_races_of_others_are_left_out_and_hide_nothing() -> None:
+    race = "[ 1.0] BUG: KCSAN: data-race in {} / {}\n[ 1.0] write to 0xff of 8 bytes by task 9 on cpu 0:\n"
+    allowed = [console.RACE_OF_OTHERS]
+    others = race.format("lru_add", "folio_batch_move_lru")
+    assert len(console.scan(others)) == 1
+    assert console.scan(others, allowed) == []
+    for ours in (("kswapd", "kswapd_help_offer"), ("kswapd_helper_leave", "kswapd")):
+        assert len(console.scan(race.format(*ours) + others, allowed)) == 1
+    # Its two stacks belong to a report, up to its last line.
+    long = race.format("a", "kswapd_share") + "[ 1.0]  frame\n" * 20 + "[ 1.0] " + "=" * 66 + "\n[ 1.0] after\n"
+    (found,) = console.scan(long, allowed)
+    assert found.kind == "race" and found.report.count("frame") == 20 and "after" not in found.report
+    # Nor does a report that comes before one of them belong to it.
+    assert len(console.scan("[ 1.0] BUG: sleeping function called\n" + others, allowed)) == 1
 
 
 def test_expected_warning_is_left_out_and_another_is_not() -> None:

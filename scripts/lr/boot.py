@@ -9,7 +9,7 @@ import sys
 from lr import build, guest
 from lr.guest import Disk, Outcome, Spec
 from lr.layout import Layout, here
-from lr.options import KERNELS, choice, env, flag, number, size_mib
+from lr.options import KERNELS, checks, choice, env, number, size_mib
 from lr.ui import Fail, clock, notice, say
 
 # In the guest: where a scratch disk is mounted.
@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     """The options; each has the environment's variable of the same name as its default."""
     words = argparse.ArgumentParser(prog="boot", description=__doc__)
     words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
-    words.add_argument("--debug", default=env("DEBUG", "0"), help="1: the debug build of it")
+    words.add_argument("--debug", default=env("DEBUG", "0"), help="1, races: the debug build of it")
     words.add_argument("--cpus", default=env("CPUS", "4"), help="default 4")
     words.add_argument("--mem", default=env("MEM", "2G"), help="default 2G")
     words.add_argument("--nodes", default=env("NODES", "2"), help="NUMA nodes, default 2")
@@ -40,7 +40,7 @@ def spec_of(options: argparse.Namespace, layout: Layout) -> Spec:
         raise Fail(f"MEM={options.mem} NODES={nodes}: each node needs 128M at least; raise MEM or lower NODES")
     disks: tuple[Disk, ...] = (guest.parse_disk(options.disk),) if options.disk else ()
     timeout = number("TIMEOUT", options.timeout, 1, 86400)
-    image = build.target(layout, kernel, flag("DEBUG", options.debug)).image
+    image = build.target(layout, kernel, checks(options.debug)).image
     return Spec(image, cpus=cpus, mib=mib, nodes=nodes, disks=disks, timeout=timeout)
 
 
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     spec = spec_of(options, layout)
     if not options.run and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Fail("boot: no terminal here for a shell; give a command, as in `make boot RUN='uname -r'`")
-    build.ensure(layout, options.kernel, debug=options.debug == "1")
+    build.ensure(layout, options.kernel, checks(options.debug))
     if options.run:
         prepare = f". scripts/guest/lib.sh && mount_scratch {spec.disks[0].name} {MOUNT} && " if spec.disks else ""
         return report(guest.run(layout, spec, f"{prepare}{{ {options.run}\n}}", on_output=say))

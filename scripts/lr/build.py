@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The verb `build`: configure and compile a kernel (series, stock, ablate; DEBUG=1) and our selftests' programs.
+"""The verb `build`: configure and compile a kernel (series, stock, ablate; DEBUG=) and our selftests' programs.
 
 Source and objects lie side by side (X/linux, X/obj) and ccache rewrites paths below build/ to relative ones, so that
 an object compiled for one kernel is a hit for every other one whose source is the same.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lr import proc
 from lr.layout import Layout, here
-from lr.options import KERNELS, choice, env, flag
+from lr.options import KERNELS, checks, choice, env
 from lr.ui import Fail, Progress, clock, notice, say
 
 # Lines that make prints for a whole build of our configuration; only for the first build's estimate.
@@ -51,7 +51,8 @@ class Target:
     source: Path
     objects: Path
     image: Path
-    debug: bool = False
+    # Which slow checks it is built with: debug, races; empty: none.
+    debug: str = ""
 
     @property
     def ours(self) -> bool:
@@ -59,11 +60,11 @@ class Target:
         return self.name != "stock"
 
 
-def target(layout: Layout, kernel: str, debug: bool = False) -> Target:
+def target(layout: Layout, kernel: str, debug: str = "") -> Target:
     """The kernel of that name."""
     home = layout.build if kernel == "series" else layout.build / kernel
     if debug:
-        return Target(f"{kernel}-debug", home / "linux", home / "debug" / "obj", home / "debug" / "bzImage", True)
+        return Target(f"{kernel}-{debug}", home / "linux", home / debug / "obj", home / debug / "bzImage", debug)
     return Target(kernel, home / "linux", home / "obj", home / "bzImage")
 
 
@@ -114,7 +115,7 @@ def fragments(layout: Layout, spec: Target) -> list[Path]:
     """The configuration fragments of a kernel, in order."""
     files = [layout.configs / "reclaim.config"]
     if spec.debug:
-        files.append(layout.configs / "reclaim-debug.config")
+        files.append(layout.configs / f"reclaim-{spec.debug}.config")
     if spec.name == "bisect":
         files.append(layout.configs / "reclaim-bisect.config")
     for file in files:
@@ -268,7 +269,7 @@ def compile_kernel(layout: Layout, spec: Target) -> Path:
     return spec.image
 
 
-def ensure(layout: Layout, kernel: str, debug: bool = False) -> Target:
+def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     """The kernel of that name, up to date with the checkout."""
     from lr import compose
 
@@ -337,12 +338,12 @@ def main(argv: list[str]) -> int:
     words = argparse.ArgumentParser(prog="build", description="Build a kernel and the programs of our selftests.")
     words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
     words.add_argument(
-        "--debug", default=env("DEBUG", "0"), help="1: with lockdep, KASAN and the like, in its own folder"
+        "--debug", default=env("DEBUG", "0"), help="1: lockdep, KASAN and the like; races: KCSAN; each in its folder"
     )
     options = words.parse_args(argv)
     layout = here()
     kernel = choice("KERNEL", options.kernel, KERNELS)
-    debug = flag("DEBUG", options.debug)
+    debug = checks(options.debug)
     with_clock = Progress("build")
     spec = ensure(layout, kernel, debug)
     if kernel == "series" and not debug:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 # What a line looks like that opens a report. The first that matches names the kind.
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("panic", re.compile(r"Kernel panic - not syncing")),
+    ("race", re.compile(r"BUG: KCSAN: ")),
     ("KASAN", re.compile(r"BUG: K[A-Z]*SAN: ")),
     (
         "lockup",
@@ -42,11 +43,21 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "bad state",
         # Memory that can not go offline is dumped, too: a refusal, nothing bad.
         re.compile(
-            r"BUG: Bad (?:page|rss)|page dumped because: (?!unmovable page|migration failure)|slab error|"
-            r"list_(?:add|del) corruption"
+            r"BUG: Bad (?:page|rss)|page dumped because: (?!unmovable page|migration failure|isolation failed)|"
+            r"slab error|list_(?:add|del) corruption"
         ),
     ),
 )
+# KCSAN's report of a race in which none of the two functions has a name of ours. What the compiler inlines, and what
+# the series adds to functions of others, goes by their names: those are to be looked for in build/results.
+RACE_OF_OTHERS = (
+    r"BUG: KCSAN: (?!.*\b(?:kswapd_(?:help|threads|share|scale|under_mark)|(?:collect_helpers|metadata_used_again"
+    r"|drain_zone|drain_zone_cpu|drain_zone_has_room|drain_pages_for_alloc|reclaim_mark_flusher|reclaim_start_flushers"
+    r"|wb_start_marked|throttle_for_writeback|mostly_write_pending|opportunistic_reclaim|inode_wait_in_cache"
+    r"|warn_writeback_in_reclaim|bdev_getblk_ahead|numa_target_\w+)\b))"
+)
+_RACE_START = re.compile(r"BUG: KCSAN: ")
+_RACE_END = re.compile(r"={40}")
 # A report goes on until its closing line; what is in between belongs to it.
 _TRACE_END = re.compile(r"---\[ end trace")
 _TRACE_START = re.compile(r"------------\[ cut here \]")
@@ -94,9 +105,12 @@ def scan(text: str, allowed: Iterable[str] = ()) -> list[Finding]:
 def _report_end(lines: list[str], start: int) -> int:
     """The line after the report: its end mark, the next report's beginning, or a limit."""
     limit = min(len(lines), start + _AT_MOST)
+    race = _RACE_START.search(lines[start])
     for index in range(start + 1, limit):
+        if race and _RACE_END.search(lines[index]):
+            return index
         if _TRACE_END.search(lines[index]):
             return index + 1
-        if _TRACE_START.search(lines[index]):
+        if _TRACE_START.search(lines[index]) or _RACE_START.search(lines[index]):
             return index
     return min(limit, start + 12)

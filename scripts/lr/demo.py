@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from lr import build, guest
 from lr.guest import Outcome, Spec
+from lr.lab.kernels import programs
 from lr.layout import here
 from lr.options import env, number
 from lr.stations import STATIONS, Station
@@ -23,14 +24,15 @@ def words_of(output: str) -> dict[str, str]:
     return dict(_WORD.findall(lines[-1])) if lines else {}
 
 
-def screen(number_: int, station: Station, stock: Mapping[str, str], ours: Mapping[str, str]) -> str:
+def screen(number_: int, station: Station, first: Mapping[str, str], second: Mapping[str, str]) -> str:
     """One station on one screen."""
     label = max(len(name) for name, _ in station.columns)
-    column = max(12, *(len(text(stock)) for _, text in station.columns))
+    left, right = (side.head for side in station.sides)
+    column = max(12, *(len(text(first)) for _, text in station.columns))
     lines = ["", f"{number_}. {station.title}", "=" * (len(station.title) + 3), "", "What was done", ""]
     lines += [f"  {line}" for line in station.done.splitlines()]
-    lines += ["", f"  {'':{label}}  {'stock 7.3':{column}}  series", f"  {'-' * label}  {'-' * column}  {'-' * 12}"]
-    lines += [f"  {name:{label}}  {text(stock):{column}}  {text(ours)}" for name, text in station.columns]
+    lines += ["", f"  {'':{label}}  {left:{column}}  {right}", f"  {'-' * label}  {'-' * column}  {'-' * 12}"]
+    lines += [f"  {name:{label}}  {text(first):{column}}  {text(second)}" for name, text in station.columns]
     return "\n".join([*lines, ""])
 
 
@@ -44,19 +46,20 @@ def main(argv: list[str]) -> int:
     timeout = number("TIMEOUT", options.timeout, 0, 86400)
     layout = here()
     whole = Progress("demo")
-    series = build.ensure(layout, "series")
-    stock = build.ensure(layout, "stock")
+    kernels = {name: build.ensure(layout, name) for name in ("series", "stock")}
     build.selftests(layout)
+    programs(layout, ["readers"])
     bad = 0
     for index, station in enumerate(STATIONS, start=1):
         told: list[dict[str, str]] = []
-        for spec in (stock, series):
-            with Progress(f"station {index} of {len(STATIONS)}, {station.title}: the {spec.name} kernel"):
-                wanted = Spec(spec.image, disks=station.disks, timeout=timeout or station.timeout)
-                outcome = guest.run(layout, wanted, station.command)
+        for side in station.sides:
+            with Progress(f"station {index} of {len(STATIONS)}, {station.title}: {side.head}"):
+                image = kernels[side.kernel].image
+                wanted = Spec(image, disks=station.disks, timeout=timeout or station.timeout)
+                outcome = guest.run(layout, wanted, f"{side.environment} {station.command}".strip())
             told.append(words_of(outcome.output))
             if not told[-1]:
-                say(_silent(spec.name, outcome))
+                say(_silent(side.head, outcome))
         say(screen(index, station, told[0], told[1]))
         bad += not station.good(told[1])
     say(f"demo: {len(STATIONS) - bad} of {len(STATIONS)} stations as they should be, in {clock(whole.elapsed())}")
@@ -64,7 +67,7 @@ def main(argv: list[str]) -> int:
     return 1 if bad else 0
 
 
-def _silent(name: str, outcome: Outcome) -> str:
+def _silent(head: str, outcome: Outcome) -> str:
     """A station's command that printed no figures: what it said instead."""
     tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
-    return f"the {name} kernel gave no figures: " + (outcome.story() if outcome.ended != "exited" else tail)
+    return f"{head}: there are no figures: " + (outcome.story() if outcome.ended != "exited" else tail)

@@ -37,6 +37,11 @@ def flag(name: str, value: str) -> bool:
     return choice(name, value, ("0", "1")) == "1"
 
 
+def checks(value: str) -> str:
+    """DEBUG as the name of a fragment reclaim-NAME.config; empty: the plain build."""
+    return {"0": "", "1": "debug"}.get(choice("DEBUG", value, ("0", "1", "races")), value)
+
+
 def size_mib(name: str, value: str, low: int, high: int = 1 << 20) -> int:
     """A size such as 512M or 2G, in MiB; a bare number means MiB."""
     match = re.fullmatch(r"([0-9]{1,9})([MG]?)", value.upper())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The stations of the demo's tour: what each shows, what runs in the guest, and how its figures are read.
 
-A station is one entry in STATIONS. Its command runs in a guest of stock and in one of the series; it prints one line
-of `name=value` words, which the columns pick out.
+A station is one entry in STATIONS. Its command runs in a guest of each of two sides, stock and series unless it says
+otherwise; it prints one line of `name=value` words, which the columns pick out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,15 @@ from lr.guest import Disk
 
 
 @dataclass(frozen=True)
+class Side:
+    """One column: its head, the kernel it is measured on, and what the command finds in the environment."""
+
+    head: str
+    kernel: str
+    environment: str = ""
+
+
+@dataclass(frozen=True)
 class Station:
     """One stop of the tour."""
 
@@ -22,7 +31,9 @@ class Station:
     command: str
     # What to show of the command's words: a label, and the text made of them.
     columns: tuple[tuple[str, Callable[[Mapping[str, str]], str]], ...]
+    # Whether the second side's words are what the series promises.
     good: Callable[[Mapping[str, str]], bool]
+    sides: tuple[Side, Side] = (Side("stock 7.3", "stock"), Side("series", "series"))
     disks: tuple[Disk, ...] = ()
     timeout: int = 600
 
@@ -52,5 +63,22 @@ STATIONS: tuple[Station, ...] = (
         ),
         good=lambda words: words.get("lost") == "0",
         disks=(Disk("xfs", "blank", 1024),),
+    ),
+    Station(
+        title="A kswapd that can not keep up",
+        done=(
+            "Six tasks fill the page cache from a disk that costs nothing (null_blk) for 20 seconds, on four CPUs,\n"
+            "with vm.kswapd_threads at 1, which is stock's way, and at 4. A direct reclaim is a task that had to\n"
+            "free memory for itself. Rates mean little in an emulator: `make bench` measures with more care."
+        ),
+        command="bash scripts/guest/kswapd.sh",
+        columns=(
+            ("direct reclaims for each GiB read", lambda words: words.get("stalls", "?")),
+            ("CPU time of kswapd and helpers", lambda words: words.get("cpu", "?")),
+            ("pages freed by kswapd's threads", lambda words: words.get("kswapd", "?")),
+            ("of them by helpers", lambda words: words.get("helpers", "?")),
+        ),
+        good=lambda words: words.get("helpers", "0").isdigit() and int(words.get("helpers", "0")) > 0,
+        sides=(Side("1 thread", "series", "THREADS=1"), Side("4 threads", "series", "THREADS=4")),
     ),
 )

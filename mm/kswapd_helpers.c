@@ -307,8 +307,6 @@ static bool kswapd_helper_pass(struct kswapd_helper *helper)
 			return false;
 
 		count_vm_event(KSWAPD_HELPER_ROUND);
-		count_vm_events(PGSCAN_KSWAPD_HELPER, round.scanned);
-		count_vm_events(PGSTEAL_KSWAPD_HELPER, round.reclaimed);
 		trace_kswapd_helper_round(help->pgdat->node_id, helper->index + 1,
 					  round.scanned, round.reclaimed,
 					  req.priority, req.highest_zoneidx);

@@ -5,6 +5,7 @@
 
 #include <linux/mmzone.h>
 #include <linux/swap.h>
+#include <linux/vmstat.h>
 
 /* Reclaim threads of a node at most, its kswapd included. */
 #define KSWAPD_THREADS_MAX	16
@@ -98,6 +99,19 @@ struct lru_gen_mm_walk *kswapd_helper_walk(struct kswapd_helper *helper);
 void kswapd_helpers_start(pg_data_t *pgdat);
 void kswapd_helpers_stop(pg_data_t *pgdat);
 
+/*
+ * Called where pgscan_kswapd and pgsteal_kswapd are counted, so that they
+ * contain what is counted here. A round also has pages that it frees otherwise.
+ */
+static inline void kswapd_helper_count(struct kswapd_helper *helper, unsigned long scanned,
+				       unsigned long reclaimed)
+{
+	if (helper) {
+		count_vm_events(PGSCAN_KSWAPD_HELPER, scanned);
+		count_vm_events(PGSTEAL_KSWAPD_HELPER, reclaimed);
+	}
+}
+
 /* In vmscan.c */
 bool kswapd_helper_shrink(pg_data_t *pgdat, const struct kswapd_request *req,
 			  struct kswapd_helper *helper, struct kswapd_round *round);
@@ -112,6 +126,8 @@ static inline void kswapd_help_pause(pg_data_t *pgdat) {}
 static inline void kswapd_help_end(pg_data_t *pgdat, bool failed) {}
 static inline void kswapd_help_note_stall(pg_data_t *pgdat) {}
 static inline bool kswapd_helper_should_stop(struct kswapd_helper *helper) { return false; }
+static inline void kswapd_helper_count(struct kswapd_helper *helper, unsigned long scanned,
+				       unsigned long reclaimed) {}
 static inline void kswapd_helpers_start(pg_data_t *pgdat) {}
 static inline void kswapd_helpers_stop(pg_data_t *pgdat) {}
 

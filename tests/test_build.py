@@ -18,7 +18,8 @@ def test_targets_lie_side_by_side(tmp_path: Path) -> None:
     for kernel in ("series", "stock", "ablate"):
         spec = build.target(layout, kernel)
         assert spec.source.parent == spec.objects.parent == spec.image.parent
-    assert build.target(layout, "series", True).objects == tmp_path / "build/debug/obj"
+    assert build.target(layout, "series", "debug").objects == tmp_path / "build/debug/obj"
+    assert build.target(layout, "series", "races").image == tmp_path / "build/races/bzImage"
 
 
 def test_lost_symbols_are_only_ours() -> None:
@@ -138,12 +139,12 @@ def test_selftest_options() -> None:
         cell.name for cell in selftest.MATRIX
     ]
     special = tuple(cell.name for cell in selftest.SPECIAL)
-    assert special == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,tiers=1", "lru_gen=off,nodes=2,cma=1")
-    assert (
-        len(selftest.parse_matrix(""))
-        == len(selftest.parse_matrix("", ["reclaim_pcp_drain", "reclaim_numa_balancing"]))
-        == 7
-    )
+    assert special[:3] == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,tiers=1", "lru_gen=off,nodes=2,cma=1")
+    assert special[3:] == ("lru_gen=on,nodes=2,module=1", "lru_gen=off,nodes=2,module=1")
+    assert len(selftest.parse_matrix("")) == 9
+    assert len(selftest.parse_matrix("", ["reclaim_pcp_drain", "reclaim_numa_balancing"])) == 7
+    # Where a case of a program is all that runs by itself, the program runs when it is named.
+    assert len(selftest.parse_matrix("", ["reclaim_kswapd_threads"])) == 6
     assert selftest.parse_matrix("lru_gen=on,nodes=2,tiers=1")[0].tiers
     assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
     assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))
@@ -153,12 +154,24 @@ def test_selftest_options() -> None:
         selftest.parse_tests("a;rm")
 
 
+def test_a_case_must_run_on_the_machine_that_is_made_for_it() -> None:
+    cell = selftest.Cell(True, 2, module=True, only=("a:f.goes",))
+    cases = [
+        Case("s", "a/f.goes", "skipped", "no node"),
+        Case("s", "a/f.other", "skipped"),
+        Case("t", "a/f.goes", "skipped"),
+    ]
+    found = selftest.not_skipped(cases, {"s": cell, "t": selftest.Cell(True, 2)})
+    assert [case.status for case in found] == ["failed", "skipped", "skipped"]
+    assert "no node" in found[0].message
+
+
 def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     source = tmp_path / "tools/testing/selftests/mm/reclaim_a.c"
     source.parent.mkdir(parents=True)
     source.write_text("")
     with pytest.raises(Fail, match="TEST=nope: no such program; there are reclaim_a"):
-        selftest.collect(Layout(tmp_path), "series", False, "reclaim_a:x nope", "", 60)
+        selftest.collect(Layout(tmp_path), "series", "", "reclaim_a:x nope", "", 60)
     assert not (tmp_path / "build").exists()
 
 
@@ -208,3 +221,11 @@ def test_demo_screen() -> None:
     assert STATIONS[0].good(ours)
     assert not STATIONS[0].good(stock)
     assert len(text.splitlines()) < 24
+
+
+def test_a_station_with_sides_of_its_own() -> None:
+    station = next(each for each in STATIONS if each.sides[0].kernel == each.sides[1].kernel)
+    text = demo.screen(2, station, {"helpers": "0"}, {"helpers": "77"})
+    assert all(side.head in text for side in station.sides) and "stock 7.3" not in text
+    assert station.good({"helpers": "77"})
+    assert not station.good({"helpers": "0"}) and not station.good({})

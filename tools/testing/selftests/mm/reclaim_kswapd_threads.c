@@ -4,7 +4,8 @@
  *
  * The load is page cache: readers stream through a null_blk device, which
  * costs nothing but memory and the CPU time to reclaim it again. Without
- * /dev/nullb0 those tests are skipped. Needs root.
+ * /dev/nullb0 those tests are skipped. RECLAIM_DISK_EXT4 names a block device
+ * that may be overwritten, for the test of a node that goes. Needs root.
  */
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
@@ -14,6 +15,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #define SYSCTL		"/proc/sys/vm/kswapd_threads"
@@ -21,6 +24,11 @@
 #define MAX_NODES	64
 #define NR_READERS	6
 #define STEP		(1024 * 1024UL)
+#define MAX_BLOCKS	64
+/* Of linux/mempolicy.h, which not every libc has beside its own. */
+#define NO_POLICY	0
+#define BIND		2
+#define STATIC_NODES	0x8000
 
 static const char * const counters[] = {
 	"kswapd_helper_wake", "kswapd_helper_round",
@@ -45,14 +53,6 @@ static int set_threads(int threads)
 	return write_text(SYSCTL, buf);
 }
 
-static const char *node_file(int nid, const char *name)
-{
-	static char path[128];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/%s", nid, name);
-	return path;
-}
-
 static void read_counters(long *values)
 {
 	for (int i = 0; i < NR_COUNTERS; i++)
@@ -62,8 +62,25 @@ static void read_counters(long *values)
 struct threads {
 	int leaders[MAX_NODES];
 	int helpers[MAX_NODES];
+	/* CPU time of the helpers, in clock ticks */
+	long ticks[MAX_NODES];
 	int strange;
 };
+
+/* A thread's CPU time in the kernel, in clock ticks. */
+static long ticks_of(const char *pid)
+{
+	char path[300], text[512], *after;
+	long ticks = 0;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	if (read_text(path, text, sizeof(text)))
+		return 0;
+	after = strrchr(text, ')');
+	if (after)
+		sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %ld", &ticks);
+	return ticks;
+}
 
 /* Count kswapdN and kswapdN:M; M must be one of 1 to helpers. */
 static void count_threads(struct threads *t)
@@ -82,20 +99,22 @@ static void count_threads(struct threads *t)
 		if (read_text(path, comm, sizeof(comm)) || strncmp(comm, "kswapd", 6))
 			continue;
 		if (sscanf(comm, "kswapd%d:%d%c", &nid, &helper, &rest) == 2 &&
-		    nid < MAX_NODES && helper >= 1 && helper < MAX_THREADS)
+		    nid < MAX_NODES && helper >= 1 && helper < MAX_THREADS) {
 			t->helpers[nid]++;
-		else if (sscanf(comm, "kswapd%d%c", &nid, &rest) == 1 && nid < MAX_NODES)
+			t->ticks[nid] += ticks_of(entry->d_name);
+		} else if (sscanf(comm, "kswapd%d%c", &nid, &rest) == 1 && nid < MAX_NODES) {
 			t->leaders[nid]++;
-		else
+		} else {
 			t->strange++;
+		}
 	}
 	if (proc)
 		closedir(proc);
 }
 
-static void reader(int me)
+static void reader(int me, const char *path)
 {
-	int fd = open("/dev/nullb0", O_RDONLY);
+	int fd = open(path, O_RDONLY);
 	unsigned long steps, at;
 
 	if (fd < 0)
@@ -108,6 +127,8 @@ static void reader(int me)
 FIXTURE(kswapd_threads) {
 	int saved, saved_node[MAX_NODES];
 	pid_t readers[NR_READERS];
+	int blocks[MAX_BLOCKS], nr_blocks;
+	char mnt[64];
 };
 
 FIXTURE_SETUP(kswapd_threads)
@@ -132,6 +153,12 @@ FIXTURE_TEARDOWN(kswapd_threads)
 			waitpid(self->readers[i], NULL, 0);
 		}
 	}
+	for (int i = 0; i < self->nr_blocks; i++)
+		write_text(block_file(self->blocks[i], "state"), "online_movable\n");
+	if (self->mnt[0]) {
+		umount(self->mnt);
+		rmdir(self->mnt);
+	}
 	for (int nid = 0; nid < MAX_NODES; nid++) {
 		char text[16];
 
@@ -143,23 +170,32 @@ FIXTURE_TEARDOWN(kswapd_threads)
 		set_threads(self->saved);
 }
 
-static bool start_readers(pid_t *readers)
+static bool start_readers_of(pid_t *readers, const char *path)
 {
-	if (access("/dev/nullb0", R_OK))
+	if (access(path, R_OK))
 		return false;
 	for (int i = 0; i < NR_READERS; i++) {
 		readers[i] = fork();
 		if (!readers[i])
-			reader(i);
+			reader(i, path);
+		if (readers[i] < 0)
+			return false;
 	}
 	return true;
+}
+
+static bool start_readers(pid_t *readers)
+{
+	return start_readers_of(readers, "/dev/nullb0");
 }
 
 static void stop_readers(pid_t *readers)
 {
 	for (int i = 0; i < NR_READERS; i++) {
-		kill(readers[i], SIGKILL);
-		waitpid(readers[i], NULL, 0);
+		if (readers[i] > 0) {
+			kill(readers[i], SIGKILL);
+			waitpid(readers[i], NULL, 0);
+		}
 		readers[i] = 0;
 	}
 }
@@ -391,6 +427,129 @@ TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
 	EXPECT_GT(after[HELPER_STEAL] - before[HELPER_STEAL], 10000);
 	stop_readers(self->readers);
 	expect_threads(_metadata, 6);
+}
+
+/* A node of which all memory is movable, so that it can go; -1: there is none. */
+static int node_that_can_go(int *blocks, int *nr)
+{
+	for (int nid = 0; nid < MAX_NODES; nid++) {
+		int all = node_blocks(nid, "", blocks, MAX_BLOCKS);
+
+		*nr = node_blocks(nid, "Movable", blocks, MAX_BLOCKS);
+		/* More than there is room for would not all go. */
+		if (*nr && *nr == all && all < MAX_BLOCKS)
+			return nid;
+	}
+	*nr = 0;
+	return -1;
+}
+
+static bool node_goes(const int *blocks, int nr)
+{
+	double until = now() + 90;
+	int block = 0;
+
+	while (block < nr && now() < until) {
+		if (!offline_within(blocks[block], 30))
+			block++;
+	}
+	return block == nr;
+}
+
+static bool node_has_threads(int nid)
+{
+	struct threads t;
+
+	count_threads(&t);
+	return t.leaders[nid] || t.helpers[nid];
+}
+
+/* Whether a node's helpers have begun to use CPU time, within some seconds. */
+static bool helpers_work(int nid, int seconds)
+{
+	double until = now() + seconds;
+	struct threads t;
+	long before;
+
+	count_threads(&t);
+	before = t.ticks[nid];
+	while (now() < until) {
+		usleep(100000);
+		count_threads(&t);
+		if (t.ticks[nid] > before + 2)
+			return true;
+	}
+	return false;
+}
+
+/* A large file of holes: its page cache may lie in movable memory, a device's may not. */
+static const char *file_of_holes(const char *disk, const char *mnt)
+{
+	static char path[80];
+	char command[256];
+	int fd, ret;
+
+	snprintf(command, sizeof(command),
+		 "mkfs.ext4 -F -q -E lazy_itable_init=1,nodiscard %s >/dev/null 2>&1", disk);
+	if (system(command) || mount(disk, mnt, "ext4", MS_NOATIME, "noinit_itable"))
+		return NULL;
+	snprintf(path, sizeof(path), "%s/holes", mnt);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	ret = fd < 0 ? -1 : ftruncate(fd, 64UL << 30);
+	if (fd >= 0)
+		close(fd);
+	return ret ? NULL : path;
+}
+
+/* A node's last memory goes while its helpers are at work, and comes again. */
+TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
+{
+	int nid = node_that_can_go(self->blocks, &self->nr_blocks), rounds = 0;
+	long total = read_figure("/proc/meminfo", "MemTotal:"), stolen;
+	const char *disk = getenv("RECLAIM_DISK_EXT4"), *path;
+	unsigned long mask;
+
+	if (nid < 0)
+		SKIP(return, "no node of movable memory only (memhp_default_state=online_movable)");
+	if (!disk)
+		SKIP(return, "no disk that may be overwritten: set RECLAIM_DISK_EXT4");
+	strcpy(self->mnt, "/tmp/reclaim-node.XXXXXX");
+	ASSERT_NE(NULL, mkdtemp(self->mnt));
+	path = file_of_holes(disk, self->mnt);
+	ASSERT_NE(NULL, path);
+	ASSERT_EQ(0, set_threads(4));
+	expect_threads(_metadata, 4);
+	/* The readers' pages lie there while it is there; readahead may fail, and kills nobody. */
+	mask = 1UL << nid;
+	ASSERT_EQ(0, syscall(SYS_set_mempolicy, BIND | STATIC_NODES, &mask, 8 * sizeof(mask)));
+	ASSERT_TRUE(start_readers_of(self->readers, path));
+	ASSERT_EQ(0, syscall(SYS_set_mempolicy, NO_POLICY, NULL, 0));
+	for (; rounds < 4; rounds++) {
+		/* More and fewer while it is away. */
+		int threads = rounds % 2 ? 4 : 7;
+
+		stolen = read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd");
+		ASSERT_TRUE(helpers_work(nid, 30));
+		EXPECT_GT(read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd"), stolen);
+		ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks));
+		for (double until = now() + 2; node_has_threads(nid) && now() < until;)
+			usleep(10000);
+		EXPECT_FALSE(node_has_threads(nid));
+		EXPECT_EQ(0, read_number(node_file(nid, "kswapd_threads_running")));
+		ASSERT_EQ(0, set_threads(threads));
+		expect_threads(_metadata, threads);
+		EXPECT_FALSE(node_has_threads(nid));
+		for (int i = 0; i < self->nr_blocks; i++)
+			ASSERT_EQ(0, write_text(block_file(self->blocks[i], "state"),
+						"online_movable\n"));
+		EXPECT_TRUE(node_has_threads(nid));
+		expect_threads(_metadata, threads);
+	}
+	/* What failed for want of memory is forgotten when there is some again. */
+	EXPECT_TRUE(helpers_work(nid, 30));
+	stop_readers(self->readers);
+	ksft_print_msg("node %d went and came %d times\n", nid, rounds);
+	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
 }
 
 TEST_HARNESS_MAIN

@@ -33,14 +33,6 @@
 
 static long page_size;
 
-static const char *node_file(int nid, const char *name)
-{
-	static char path[128];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/%s", nid, name);
-	return path;
-}
-
 /* The CPUs of a list such as 0-2,5; returns how many. */
 static int parse_list(const char *text, cpu_set_t *set)
 {
@@ -495,52 +487,6 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	EXPECT_EQ(kills, events("oom_kill"));
 }
 
-static const char *block_file(int block, const char *name)
-{
-	static char path[80];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/%s", block, name);
-	return path;
-}
-
-/* The node's blocks of movable memory in sysfs; returns how many. */
-static int movable_blocks(int nid, int *blocks, int max)
-{
-	DIR *dir = opendir(node_file(nid, ""));
-	struct dirent *entry;
-	char zone[32];
-	int n = 0;
-
-	while (dir && (entry = readdir(dir)) && n < max) {
-		if (sscanf(entry->d_name, "memory%d", &blocks[n]) == 1 &&
-		    !read_text(block_file(blocks[n], "valid_zones"), zone, sizeof(zone)) &&
-		    !strncmp(zone, "Movable", 7))
-			n++;
-	}
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
-static void nothing(int sig)
-{
-}
-
-/* Who takes memory offline tries until it has worked, or until a signal comes. */
-static int offline_within(int block, int seconds)
-{
-	const struct sigaction act = { .sa_handler = nothing };
-	struct itimerval left = { .it_interval.tv_sec = 1, .it_value.tv_sec = seconds };
-	struct itimerval off = { };
-	int ret;
-
-	sigaction(SIGALRM, &act, NULL);
-	setitimer(ITIMER_REAL, &left, NULL);
-	ret = write_text(block_file(block, "state"), "offline\n");
-	setitimer(ITIMER_REAL, &off, NULL);
-	return ret;
-}
-
 static int set_cpu(int cpu, const char *state)
 {
 	char path[64];
@@ -564,7 +510,7 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 
 	if (access("/dev/nullb0", R_OK))
 		SKIP(return, "no /dev/nullb0: load null_blk");
-	nr = movable_blocks(self->nid, blocks, ARRAY_SIZE(blocks));
+	nr = node_blocks(self->nid, "Movable", blocks, ARRAY_SIZE(blocks));
 	if (!nr)
 		ksft_print_msg("no movable memory (movablecore=): only CPUs come and go\n");
 	for (int cpu = 0; cpu < MAX_CPUS; cpu++) {

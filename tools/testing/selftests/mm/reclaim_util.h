@@ -3,10 +3,13 @@
 #ifndef RECLAIM_UTIL_H
 #define RECLAIM_UTIL_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,6 +67,60 @@ static inline long read_figure(const char *path, const char *name)
 	if (f)
 		fclose(f);
 	return value;
+}
+
+static inline const char *node_file(int nid, const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/%s", nid, name);
+	return path;
+}
+
+static inline const char *block_file(int block, const char *name)
+{
+	static char path[80];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/%s", block, name);
+	return path;
+}
+
+/* A node's blocks of memory in sysfs, of those in a zone ("": in any); returns how many. */
+static inline int node_blocks(int nid, const char *zone, int *blocks, int max)
+{
+	DIR *dir = opendir(node_file(nid, ""));
+	struct dirent *entry;
+	char zones[64];
+	int n = 0;
+
+	while (dir && (entry = readdir(dir)) && n < max) {
+		if (sscanf(entry->d_name, "memory%d", &blocks[n]) == 1 &&
+		    !read_text(block_file(blocks[n], "valid_zones"), zones, sizeof(zones)) &&
+		    !strncmp(zones, zone, strlen(zone)))
+			n++;
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static inline void no_action(int sig)
+{
+}
+
+/* Who takes memory offline tries until it has worked, or until a signal comes. */
+static inline int offline_within(int block, int seconds)
+{
+	const struct sigaction act = { .sa_handler = no_action };
+	struct itimerval left = { .it_interval.tv_sec = 1, .it_value.tv_sec = seconds };
+	struct itimerval off = { };
+	int ret;
+
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &left, NULL);
+	ret = write_text(block_file(block, "state"), "offline\n");
+	setitimer(ITIMER_REAL, &off, NULL);
+	return ret;
 }
 
 #endif

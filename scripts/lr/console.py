@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_RACE_START = re.compile(r"BUG: KCSAN: ")
 # What a line looks like that opens a report. The first that matches names the kind.
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("panic", re.compile(r"Kernel panic - not syncing")),
-    ("race", re.compile(r"BUG: KCSAN: ")),
+    ("race", _RACE_START),
     ("KASAN", re.compile(r"BUG: K[A-Z]*SAN: ")),
     (
         "lockup",
@@ -56,7 +57,6 @@ RACE_OF_OTHERS = (
     r"|wb_start_marked|throttle_for_writeback|mostly_write_pending|opportunistic_reclaim|inode_wait_in_cache"
     r"|warn_writeback_in_reclaim|bdev_getblk_ahead|numa_target_\w+)\b))"
 )
-_RACE_START = re.compile(r"BUG: KCSAN: ")
 _RACE_END = re.compile(r"={40}")
 # A report goes on until its closing line; what is in between belongs to it.
 _TRACE_END = re.compile(r"---\[ end trace")

@@ -145,14 +145,20 @@ FIXTURE_SETUP(kswapd_threads)
 		write_text(node_file(nid, "kswapd_threads"), "0\n");
 }
 
-FIXTURE_TEARDOWN(kswapd_threads)
+static void stop_readers(pid_t *readers)
 {
 	for (int i = 0; i < NR_READERS; i++) {
-		if (self->readers[i] > 0) {
-			kill(self->readers[i], SIGKILL);
-			waitpid(self->readers[i], NULL, 0);
+		if (readers[i] > 0) {
+			kill(readers[i], SIGKILL);
+			waitpid(readers[i], NULL, 0);
 		}
+		readers[i] = 0;
 	}
+}
+
+FIXTURE_TEARDOWN(kswapd_threads)
+{
+	stop_readers(self->readers);
 	for (int i = 0; i < self->nr_blocks; i++)
 		write_text(block_file(self->blocks[i], "state"), "online_movable\n");
 	if (self->mnt[0]) {
@@ -187,17 +193,6 @@ static bool start_readers_of(pid_t *readers, const char *path)
 static bool start_readers(pid_t *readers)
 {
 	return start_readers_of(readers, "/dev/nullb0");
-}
-
-static void stop_readers(pid_t *readers)
-{
-	for (int i = 0; i < NR_READERS; i++) {
-		if (readers[i] > 0) {
-			kill(readers[i], SIGKILL);
-			waitpid(readers[i], NULL, 0);
-		}
-		readers[i] = 0;
-	}
 }
 
 static bool more_helpers_than(const struct threads *t, int helpers)

@@ -31,16 +31,16 @@ build: ## build the kernel  (KERNEL=series|stock, DEBUG=1|races)
 boot: ## a shell in the kernel  (KERNEL= DEBUG=1 CPUS=4 MEM=2G NODES=2 DISK=xfs:1G RUN='command' TIMEOUT=600)
 	@$(lr) boot
 
-demo: ## the tour, from nothing: build stock and ours, run the same load on both, show what each did
+demo: ## the tour, from nothing: build stock and ours, run the same load on both and on one thread and four, show what each did
 	@$(lr) demo
 
 kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern WHERE=uml|qemu TIMEOUT=)
 	@$(lr) kunit
 
-selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, beside CMA, with a node that goes  (TEST= MATRIX=lru_gen=on,nodes=2 KERNEL= DEBUG=1 TIMEOUT=)
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, beside CMA, with a node that goes  (TEST=PROGRAM or PROGRAM:FIXTURE[.VARIANT].CASE, MATRIX="lru_gen=on,nodes=1 lru_gen=off,nodes=2", KERNEL= DEBUG=1 TIMEOUT=)
 	@$(lr) selftest
 
-check: ## under a minute, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests
+check: ## a minute or two, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests
 	@$(lr) check
 
 bisect: ## build every commit of the series by itself

@@ -130,6 +130,9 @@ def test_an_ablation_is_noticed_only_by_a_failure() -> None:
     assert ablate.verdict(catch, [Case("s", name, "failed")]) == ""
     assert ablate.verdict(catch, [Case("s", name)]) == "passed"
     assert ablate.verdict(catch, [Case("s", name, "skipped")]) == "was skipped"
+    assert ablate.verdict(catch, [Case("one cell", name, "failed"), Case("another", name)]) == "passed"
+    assert ablate.verdict(catch, [Case("one cell", name, "failed"), Case("another", name, "skipped")]) == "was skipped"
+    assert ablate.verdict(catch, [Case("one cell", name, "failed"), Case("another", name, "failed")]) == ""
     assert ablate.verdict(catch, [Case("s", "guest", "failed")]) == "did not run"
     assert ablate.verdict(ablate.Catch("kunit", "inode_reclaim"), [Case("s", "inode_reclaim/a", "failed")]) == ""
 

@@ -95,8 +95,8 @@ def test_branch_in_a_clone(covered: Toy, tmp_path: Path) -> None:
     path = clone(tmp_path / "linux", {**KERNEL, "lib/more.c": "int more;\n"}, "v7.3.4")
     (path / "fs/inode.c").write_text("edited\n")
     before = git_in(path, "status", "--porcelain"), git_in(path, "rev-parse", "HEAD")
-    branch, number = mbox.make_branch(covered.layout, "second", ["Signed-off-by: J <j@j>"], path, "v7.3.4")
-    assert (branch, number) == ("lr/second", 2)
+    branch, number, start = mbox.make_branch(covered.layout, "second", ["Signed-off-by: J <j@j>"], path, "v7.3.4")
+    assert (branch, number, start) == ("lr/second", 2, git_in(path, "rev-parse", "v7.3.4^{commit}"))
     assert git_in(path, "log", "--reverse", "--format=%an %cn %s", "v7.3.4..lr/second").splitlines() == [
         "Jane Döe Jane Döe mm: add ours (v2) for the 2nd time",
         "Jane Döe Jane Döe Documentation/mm: describe it",
@@ -106,6 +106,18 @@ def test_branch_in_a_clone(covered: Toy, tmp_path: Path) -> None:
     assert not (path / ".git/lr").exists()
     with pytest.raises(Fail, match="the branch lr/second exists and is left alone"):
         mbox.make_branch(covered.layout, "second", [], path, "v7.3.4")
+
+
+def test_branch_after_the_sections_it_needs(covered: Toy, tmp_path: Path) -> None:
+    covered.edit("mm/vmscan.c", "line ten\n", "line 10 again\n")
+    covered.commit("mm/vmscan: ten once more")
+    covered.save()
+    path = clone(tmp_path / "linux", KERNEL, "v7.3.4")
+    branch, number, start = mbox.make_branch(covered.layout, "second", [], path, "v7.3.4")
+    ours = git_in(path, "log", "--format=%s", f"{start}..{branch}").splitlines()
+    assert len(ours) == number == 3
+    assert ours[0] == "mm/vmscan: ten once more"
+    assert git_in(path, "rev-parse", f"{branch}~3", start).splitlines() == [start, start]
 
 
 def test_mistakes(covered: Toy, tmp_path: Path) -> None:

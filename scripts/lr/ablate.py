@@ -80,7 +80,7 @@ def parse(path: Path, text: str) -> Ablation:
 
 
 def verdict(catch: Catch, cases: Sequence[Case]) -> str:
-    """Empty when the test noticed, that is, ran and failed; otherwise what happened instead."""
+    """Empty when the test noticed, that is, ran and failed, in each cell named; otherwise what happened instead."""
     if catch.kind == "kunit":
         pattern = catch.name.replace(".", "/", 1) + ("" if "." in catch.name else "/*")
     else:
@@ -90,9 +90,11 @@ def verdict(catch: Catch, cases: Sequence[Case]) -> str:
     named = [case for case in cases if fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}/*")]
     if not named:
         return "did not run"
-    if any(case.status == "failed" for case in named):
+    # One suite for each cell.
+    silent = {case.suite for case in named} - {case.suite for case in named if case.status == "failed"}
+    if not silent:
         return ""
-    return "was skipped" if all(case.status == "skipped" for case in named) else "passed"
+    return "was skipped" if all(case.status == "skipped" for case in named if case.suite in silent) else "passed"
 
 
 def image(layout: Layout, ablation: Ablation) -> Path:

@@ -175,10 +175,14 @@ def _write_cover(path: Path, subject: str, text: str, base: str) -> None:
     path.write_text(raw.rstrip("\n") + f"\n\n{base}\n", encoding="utf-8")
 
 
-def make_branch(layout: Layout, section: str, trailers: Sequence[str], clone: Path, rev: str) -> tuple[str, int]:
-    """The section as the new branch lr/SECTION of a clone, whose work tree is not touched; its name and length."""
+def make_branch(layout: Layout, section: str, trailers: Sequence[str], clone: Path, rev: str) -> tuple[str, int, str]:
+    """The section as the new branch lr/SECTION of a clone, whose work tree is not touched.
+
+    Returns its name, the number of the section's commits, and the commit that they stand on: the base, or the last one
+    of the sections that must come first.
+    """
     if not rev:
-        raise Fail(f"BRANCH_IN={clone} needs REV= too, the release to stand on, such as REV=v7.3.4")
+        raise Fail(f"BRANCH_IN={clone} needs REV= too, the commit to stand on, such as REV=v7.3.4")
     items = _chosen(layout, section)
     git = _user_repository(clone)
     base = git.resolve(f"{rev}^{{commit}}")
@@ -201,7 +205,8 @@ def make_branch(layout: Layout, section: str, trailers: Sequence[str], clone: Pa
         notice(f"{section} does not apply to {rev} without {', '.join(needs)}; the branch holds their commits first")
     # The empty old value: git refuses should the branch have come to be meanwhile.
     git.run("update-ref", f"refs/heads/{branch}", commits[-1], "", env=who.environment())
-    return branch, len(commits)
+    before = sum(item.entry.section != section for item in chosen)
+    return branch, len(commits) - before, commits[before - 1] if before else base
 
 
 def _user_repository(clone: Path) -> Git:
@@ -232,15 +237,15 @@ def main(argv: list[str]) -> int:
     words.add_argument("--section", default=env("SECTION", ""), help="the section of series")
     words.add_argument("--trailers", default=env("TRAILERS", ""), help="a file of trailers for each message")
     words.add_argument("--branch-in", default=env("BRANCH_IN", ""), help="a clone to make the branch lr/SECTION in")
-    words.add_argument("--rev", default=env("REV", ""), help="the release that branch stands on, e.g. v7.3.4")
+    words.add_argument("--rev", default=env("REV", ""), help="the commit that branch stands on, e.g. v7.3.4")
     options = words.parse_args(argv)
     layout = here()
     trailers = read_trailers(Path(options.trailers).expanduser()) if options.trailers else []
     if options.branch_in:
         clone = Path(options.branch_in).expanduser().absolute()
-        branch, number = make_branch(layout, options.section, trailers, clone, options.rev)
-        say(f"{clone}: branch {branch}, {number} commits on {options.rev}; the cover is covers/{options.section}.md")
-        say(f"next: git -C {clone} switch {branch}, then b4 prep --enroll {options.rev}")
+        branch, number, start = make_branch(layout, options.section, trailers, clone, options.rev)
+        say(f"{clone}: branch {branch}, {number} commits on {start[:12]}; the cover is covers/{options.section}.md")
+        say(f"next: git -C {clone} switch {branch}, then {layout.build}/venv/bin/b4 prep --enroll {start}")
         return 0
     folder = write_mails(layout, options.section, trailers)
     say(f"{folder.relative_to(layout.root)}: {len(list(folder.iterdir()))} mails; nothing was sent")

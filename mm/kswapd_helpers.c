@@ -81,19 +81,20 @@ struct kswapd_help {
 	unsigned int target;
 	unsigned int nr;
 
-	/* Under lock. round counts the leader's rounds, seq its windows. */
+	/* Under lock. round counts the leader's rounds, seq its windows and passes. */
 	unsigned int round;
 	unsigned int seq;
 	unsigned int running;
 	struct kswapd_request req;
 	struct kswapd_round sum;
 	struct kswapd_scale scale;
-	/* Seen in this window, and in any window of this pass. */
+	/* From the first offer to the end, pauses included; seen in it. */
+	bool in_pass;
 	bool pressure;
-	bool pass_pressure;
-	unsigned long window_reclaimed;
-	ktime_t window;
-	ktime_t closed;
+	/* Until when, and until how many pages of this pass, scale knows. */
+	ktime_t seen;
+	unsigned long seen_reclaimed;
+	ktime_t ended;
 	struct kswapd_helper *helper[KSWAPD_THREADS_MAX - 1];
 
 	/* The leader waits here for running to become 0. */
@@ -121,8 +122,9 @@ static struct kswapd_help *kswapd_help_of(pg_data_t *pgdat)
  * @gap: free pages missing to the high watermarks
  * @workers: threads that share it, the leader included
  *
- * Return: pages; at least one batch, so that a round is worth its set-up. Threads
- * that begin together thus overshoot by a batch each at most.
+ * Return: pages; at least one batch, so that a round is worth its set-up. The
+ * shares of threads that begin together exceed the gap by a batch each at most;
+ * what a share is exceeded by is up to the LRU's reclaim, as kswapd's is.
  */
 unsigned long kswapd_share(unsigned long gap, unsigned int workers)
 {
@@ -141,15 +143,15 @@ static void kswapd_scale_give_up(struct kswapd_scale *s)
  * @s: what earlier windows have taught; updated
  * @e: the window that has just ended
  *
- * One helper more for each window under pressure, on probation: it stays if
- * pages were freed faster with it by at least an eighth of what a thread did
- * before. If not, it goes, and the next try waits twice as long as the last.
- * None when nothing was freed: more threads do not help there.
+ * One helper more for each window under pressure, on probation, the first one
+ * too: it stays if pages were freed faster with it by at least an eighth of what
+ * a thread did before. If not, it goes, and the next try waits twice as long as
+ * the last. None when nothing was freed: more threads do not help there.
  *
- * A window without pressure inside a pass changes nothing: pages are freed as
- * fast as they are taken, by all that are at it. When passes end without
- * pressure, helpers go one by one, slowly: between passes they sleep anyway,
- * and one that is missed is missed at once.
+ * A window without pressure changes nothing: pages are freed as fast as they are
+ * taken, by all that are at it, which says nothing about who is on probation.
+ * When passes end without pressure, helpers go one by one, slowly: between passes
+ * they sleep anyway, and one that is missed is missed at once.
  *
  * Context: any; the caller serialises calls for one @s.
  * Return: the new @s->target, at most @e->max.
@@ -159,7 +161,11 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 	unsigned long rate = e->reclaimed * 1000 / max(e->ms, 1U);
 	unsigned long gain;
 
-	s->target = min(s->target, e->max);
+	if (s->target > e->max) {
+		/* Who was on probation has gone. */
+		s->target = e->max;
+		s->probing = false;
+	}
 	if (e->ended ? e->failed : !e->reclaimed) {
 		if (s->target)
 			kswapd_scale_give_up(s);
@@ -167,21 +173,19 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 		return 0;
 	}
 	if (e->ended) {
-		s->probing = false;
 		s->calm_ms = e->pressure ? 0 : s->calm_ms + e->ms;
 		if (s->calm_ms >= KSWAPD_CALM_MS) {
 			s->calm_ms = 0;
 			s->backoff = 0;
 			s->hold = 0;
+			s->probing = false;
 			if (s->target)
 				s->target--;
 		}
 		return s->target;
 	}
-	if (!e->pressure) {
-		s->probing = false;
+	if (!e->pressure)
 		return s->target;
-	}
 	s->calm_ms = 0;
 
 	if (s->probing && s->target) {
@@ -205,6 +209,40 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 		s->before = rate;
 	}
 	return s->target;
+}
+
+/**
+ * kswapd_scale_span - let time of a pass go by; decide when a window is full
+ * @s: updated; what was freed in that time, and pressure, is in it already
+ * @ns: the time that has gone by
+ * @e: max is given; the rest is set if the window was full
+ *
+ * A window is time that kswapd spends in passes, one after the other if they are
+ * short. The first helper is tried after less than the others: tasks already
+ * stall, or are about to.
+ *
+ * Context: any; the caller serialises calls for one @s.
+ * Return: whether the window was full, and kswapd_scale() was asked.
+ */
+bool kswapd_scale_span(struct kswapd_scale *s, u64 ns, struct kswapd_evidence *e)
+{
+	bool first = s->pressure && !s->target && !s->hold;
+	unsigned int ms;
+
+	s->ns += ns;
+	ms = min_t(u64, div_u64(s->ns, NSEC_PER_MSEC), UINT_MAX);
+	if (ms < KSWAPD_WINDOW_MS)
+		return false;
+	if (ms < KSWAPD_WINDOW_MS_MAX && s->reclaimed < (first ? 1 : KSWAPD_WINDOW_PAGES))
+		return false;
+	e->ms = ms;
+	e->reclaimed = s->reclaimed;
+	e->pressure = s->pressure;
+	s->ns = 0;
+	s->reclaimed = 0;
+	s->pressure = false;
+	kswapd_scale(s, e);
+	return true;
 }
 
 /**
@@ -373,14 +411,39 @@ static void kswapd_help_wake(struct kswapd_help *help)
 	}
 }
 
+/* Under help->lock: what has happened since the last call, if helpers were let in. */
+static void kswapd_help_account(struct kswapd_help *help, bool open, unsigned long reclaimed,
+				bool pressure)
+{
+	struct kswapd_evidence e = { .max = help->nr };
+	ktime_t now = ktime_get();
+	u64 ns = 0;
+
+	if (open) {
+		ns = ktime_to_ns(ktime_sub(now, help->seen));
+		help->scale.reclaimed += reclaimed - min(reclaimed, help->seen_reclaimed);
+	}
+	help->seen = now;
+	help->seen_reclaimed = reclaimed;
+	help->scale.pressure |= pressure;
+	help->pressure |= pressure;
+	if (kswapd_scale_span(&help->scale, ns, &e)) {
+		help->seq++;
+		trace_kswapd_helper_scale(help->pgdat->node_id, e.ms, e.reclaimed, e.pressure,
+					  e.ended, help->scale.target);
+	}
+	WRITE_ONCE(help->target, min(help->scale.target, help->nr));
+}
+
 /**
  * kswapd_help_offer - kswapd is about to shrink; let helpers shrink beside it
  * @pgdat: the node whose kswapd we are
  * @req: what to reclaim; helpers take it for their next rounds
  * @reclaimed: pages that this pass has freed until now, helpers' included
  *
- * Opens the pass the first time. Once in a window it decides how many helpers
- * run. Does nothing on a node without helpers.
+ * Opens the pass the first time. When a window is full it decides how many
+ * helpers run; so not while kswapd is held up in one round. Does nothing on a
+ * node without helpers.
  *
  * Context: kswapd only, before each of its rounds; not for boosts, whose
  * reclaim must neither swap nor write.
@@ -389,51 +452,27 @@ void kswapd_help_offer(pg_data_t *pgdat, const struct kswapd_request *req,
 		       unsigned long reclaimed)
 {
 	struct kswapd_help *help = kswapd_help_of(pgdat);
-	struct kswapd_evidence e = {};
-	unsigned int target;
-	ktime_t now;
+	bool pressure = false;
 
 	if (likely(!help || !READ_ONCE(help->nr)))
 		return;
 
-	now = ktime_get();
 	spin_lock(&help->lock);
 	help->req = *req;
 	help->round++;
 	if (READ_ONCE(help->stalled)) {
 		WRITE_ONCE(help->stalled, false);
-		help->pressure = true;
+		pressure = true;
 	}
-	if (!help->pressure)
-		help->pressure = kswapd_under_mark(pgdat, req->highest_zoneidx);
-	e.max = help->nr;
-	e.ms = ktime_ms_delta(now, help->window);
-	e.reclaimed = reclaimed - min(reclaimed, help->window_reclaimed);
-	e.pressure = help->pressure;
-	if (!help->open) {
-		if (ktime_ms_delta(now, help->closed) > KSWAPD_FORGET_MS)
+	if (!help->in_pass) {
+		if (ktime_ms_delta(ktime_get(), help->ended) > KSWAPD_FORGET_MS)
 			memset(&help->scale, 0, sizeof(help->scale));
-		target = min(help->scale.target, help->nr);
-		WRITE_ONCE(help->open, true);
-	} else if (e.pressure && !help->scale.target && !help->scale.hold) {
-		/* The first one need not wait: tasks are already stalling, or about to. */
-		target = 1;
-		help->scale.target = target;
-	} else if ((e.ms >= KSWAPD_WINDOW_MS && e.reclaimed >= KSWAPD_WINDOW_PAGES) ||
-		   e.ms >= KSWAPD_WINDOW_MS_MAX) {
-		target = kswapd_scale(&help->scale, &e);
-		trace_kswapd_helper_scale(pgdat->node_id, e.ms, e.reclaimed, e.pressure,
-					  e.ended, target);
-	} else {
-		goto wake;
+		help->in_pass = true;
+		help->seq++;
 	}
-	WRITE_ONCE(help->target, target);
-	help->seq++;
-	help->pass_pressure |= help->pressure;
-	help->pressure = false;
-	help->window = now;
-	help->window_reclaimed = reclaimed;
-wake:
+	kswapd_help_account(help, help->open, reclaimed,
+			    pressure || kswapd_under_mark(pgdat, req->highest_zoneidx));
+	WRITE_ONCE(help->open, true);
 	kswapd_help_wake(help);
 	spin_unlock(&help->lock);
 }
@@ -460,6 +499,7 @@ void kswapd_help_collect(pg_data_t *pgdat, struct kswapd_round *round)
 /**
  * kswapd_help_pause - kswapd is about to sleep inside its pass
  * @pgdat: the node whose kswapd we are
+ * @reclaimed: pages that this pass has freed until now, helpers' included
  *
  * When it throttles itself because pages go round faster than they are written,
  * helpers must not turn them on meanwhile. They end within a batch each; the
@@ -467,7 +507,7 @@ void kswapd_help_collect(pg_data_t *pgdat, struct kswapd_round *round)
  *
  * Context: kswapd only.
  */
-void kswapd_help_pause(pg_data_t *pgdat)
+void kswapd_help_pause(pg_data_t *pgdat, unsigned long reclaimed)
 {
 	struct kswapd_help *help = kswapd_help_of(pgdat);
 
@@ -475,10 +515,8 @@ void kswapd_help_pause(pg_data_t *pgdat)
 		return;
 	spin_lock(&help->lock);
 	if (help->open) {
+		kswapd_help_account(help, true, reclaimed, false);
 		WRITE_ONCE(help->open, false);
-		help->closed = ktime_get();
-		/* The window is broken off: no verdict on who was on probation. */
-		help->scale.probing = false;
 	}
 	spin_unlock(&help->lock);
 }
@@ -486,47 +524,55 @@ void kswapd_help_pause(pg_data_t *pgdat)
 /**
  * kswapd_help_end - end a pass and wait until no helper runs
  * @pgdat: the node whose kswapd we are
- * @failed: kswapd itself has freed nothing in the whole pass
+ * @reclaimed: pages that this pass has freed, those included that helpers have
+ *	handed in and kswapd has collected
+ * @exhausted: kswapd went through all priorities; if nobody has freed anything
+ *	then, the pass has failed
  *
  * Helpers leave within a batch. What they have done is still to be collected.
  *
  * Context: kswapd only. Sleeps.
  */
-void kswapd_help_end(pg_data_t *pgdat, bool failed)
+void kswapd_help_end(pg_data_t *pgdat, unsigned long reclaimed, bool exhausted)
 {
 	struct kswapd_help *help = kswapd_help_of(pgdat);
+	bool was_open;
 
 	if (likely(!help))
 		return;
 	spin_lock(&help->lock);
-	if (help->open) {
-		ktime_t now = ktime_get();
+	was_open = help->open;
+	WRITE_ONCE(help->open, false);
+	spin_unlock(&help->lock);
+	/*
+	 * Nobody can enter now. The last one's sum is seen: it was added under
+	 * help->lock, which is taken again.
+	 */
+	wait_event(help->idle, !READ_ONCE(help->running));
+
+	spin_lock(&help->lock);
+	if (help->in_pass) {
 		struct kswapd_evidence e = {
 			.max = help->nr,
-			/* Since the last pass ended, or calm would need long passes. */
-			.ms = ktime_ms_delta(now, help->closed),
-			.pressure = help->pass_pressure || help->pressure ||
-				    READ_ONCE(help->stalled),
 			.ended = true,
-			.failed = failed && !help->sum.reclaimed,
 		};
 
-		WRITE_ONCE(help->open, false);
-		help->closed = now;
+		reclaimed += help->sum.reclaimed;
+		kswapd_help_account(help, was_open, reclaimed, READ_ONCE(help->stalled));
+		/* Since the last pass ended, or calm would need long passes. */
+		e.ms = ktime_ms_delta(help->seen, help->ended);
+		e.pressure = help->pressure;
+		e.failed = exhausted && !reclaimed;
 		kswapd_scale(&help->scale, &e);
-		trace_kswapd_helper_scale(pgdat->node_id, e.ms, e.reclaimed, e.pressure,
+		trace_kswapd_helper_scale(pgdat->node_id, e.ms, reclaimed, e.pressure,
 					  e.ended, help->scale.target);
+		help->in_pass = false;
 		help->pressure = false;
-		help->pass_pressure = false;
+		help->ended = help->seen;
 		/* What stalls while kswapd sleeps says nothing about it. */
 		WRITE_ONCE(help->stalled, false);
 	}
 	spin_unlock(&help->lock);
-	/*
-	 * Nobody can enter now that open is false. The last one's sum is seen:
-	 * it was added under help->lock, which collecting takes again.
-	 */
-	wait_event(help->idle, !READ_ONCE(help->running));
 }
 
 /**
@@ -643,52 +689,41 @@ static void kswapd_helpers_begin(pg_data_t *pgdat, unsigned int nr)
 	spin_unlock(&help->lock);
 }
 
-static unsigned int kswapd_helpers_wanted(int threads, int node_threads)
+/* Under kswapd_threads_mutex. */
+static unsigned int kswapd_helpers_wanted(int nid)
 {
-	return (node_threads ?: threads) - 1;
+	return (kswapd_node_threads[nid] ?: kswapd_threads) - 1;
 }
 
 /*
- * Give every node that has a kswapd the helpers that the settings ask for: all
- * are created before the first one begins, so that a failure changes nothing.
- * Under kswapd_threads_mutex. nid and node_threads: one node's new setting, or
- * NUMA_NO_NODE.
+ * Give these nodes the helpers that the settings ask for. All are created before
+ * the first one begins, so that a failure changes nothing; a setting that was
+ * lowered (grow is false) creates none and does not fail. Under
+ * kswapd_threads_mutex.
  */
-static int kswapd_threads_apply(int threads, int nid, int node_threads)
+static int kswapd_threads_apply(const nodemask_t *nodes, bool grow)
 {
-	unsigned int want;
-	int n, ret = 0;
+	int nid, ret = 0;
 
-	for_each_node_mask(n, kswapd_helpers_nodes) {
-		want = kswapd_helpers_wanted(threads, n == nid ? node_threads :
-						      kswapd_node_threads[n]);
-		if (!want)
-			continue;
-		ret = kswapd_helpers_create(NODE_DATA(n), want);
-		if (ret)
-			break;
+	for_each_node_mask(nid, *nodes) {
+		if (grow && !ret && kswapd_helpers_wanted(nid))
+			ret = kswapd_helpers_create(NODE_DATA(nid), kswapd_helpers_wanted(nid));
 	}
-	for_each_node_mask(n, kswapd_helpers_nodes) {
-		pg_data_t *pgdat = NODE_DATA(n);
+	for_each_node_mask(nid, *nodes) {
+		unsigned int want = kswapd_helpers_wanted(nid);
+		pg_data_t *pgdat = NODE_DATA(nid);
 		struct kswapd_help *help = pgdat->kswapd_help;
 
 		if (!help)
 			continue;
-		want = kswapd_helpers_wanted(threads, n == nid ? node_threads :
-						      kswapd_node_threads[n]);
 		if (ret)
 			kswapd_helpers_trim(pgdat, help->nr);
 		else if (want < help->nr)
 			kswapd_helpers_trim(pgdat, want);
-		else
+		else if (grow)
 			kswapd_helpers_begin(pgdat, want);
 	}
-	if (ret)
-		return ret;
-	if (nid != NUMA_NO_NODE)
-		kswapd_node_threads[nid] = node_threads;
-	WRITE_ONCE(kswapd_threads, threads);
-	return 0;
+	return ret;
 }
 
 /**
@@ -701,9 +736,11 @@ static int kswapd_threads_apply(int threads, int nid, int node_threads)
  */
 void kswapd_helpers_start(pg_data_t *pgdat)
 {
+	nodemask_t node = nodemask_of_node(pgdat->node_id);
+
 	mutex_lock(&kswapd_threads_mutex);
 	node_set(pgdat->node_id, kswapd_helpers_nodes);
-	if (kswapd_threads_apply(kswapd_threads, NUMA_NO_NODE, 0))
+	if (kswapd_threads_apply(&node, true))
 		pr_warn("kswapd%d: no memory for its helpers, going on without\n",
 			pgdat->node_id);
 	mutex_unlock(&kswapd_threads_mutex);
@@ -734,17 +771,36 @@ VISIBLE_IF_KUNIT int kswapd_threads_parse(const char *text, int min, int *thread
 	return 0;
 }
 
-/* What vm.kswapd_threads does; the value is in range. */
-VISIBLE_IF_KUNIT int kswapd_threads_set(int threads)
+/* What vm.kswapd_threads does; the value is in range. Under kswapd_threads_mutex. */
+static int __kswapd_threads_set(int threads)
+{
+	nodemask_t nodes = kswapd_helpers_nodes;
+	int nid, ret, was = kswapd_threads;
+
+	for_each_node_mask(nid, kswapd_helpers_nodes) {
+		if (kswapd_node_threads[nid])
+			node_clear(nid, nodes);
+	}
+	kswapd_threads = threads;
+	ret = kswapd_threads_apply(&nodes, threads >= was);
+	if (ret)
+		kswapd_threads = was;
+	return ret;
+}
+
+#if IS_ENABLED(CONFIG_KUNIT)
+int kswapd_threads_set(int threads)
 {
 	int ret;
 
 	mutex_lock(&kswapd_threads_mutex);
-	ret = kswapd_threads_apply(threads, NUMA_NO_NODE, 0);
+	ret = __kswapd_threads_set(threads);
 	mutex_unlock(&kswapd_threads_mutex);
 	return ret;
 }
+#endif
 
+#if IS_ENABLED(CONFIG_NUMA) || IS_ENABLED(CONFIG_KUNIT)
 /* Reclaim threads that a node has, its kswapd included. */
 VISIBLE_IF_KUNIT unsigned int kswapd_threads_of(int nid)
 {
@@ -759,6 +815,7 @@ VISIBLE_IF_KUNIT unsigned int kswapd_threads_of(int nid)
 	mutex_unlock(&kswapd_threads_mutex);
 	return nr;
 }
+#endif
 
 static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
@@ -773,10 +830,13 @@ static int kswapd_threads_handler(const struct ctl_table *table, int write,
 		.extra2 = table->extra2,
 	};
 
-	threads = READ_ONCE(kswapd_threads);
+	/* Held from reading on: a write that is ignored for its offset keeps the value. */
+	mutex_lock(&kswapd_threads_mutex);
+	threads = kswapd_threads;
 	ret = proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
 	if (!ret && write)
-		ret = kswapd_threads_set(threads);
+		ret = __kswapd_threads_set(threads);
+	mutex_unlock(&kswapd_threads_mutex);
 	return ret;
 }
 
@@ -802,17 +862,22 @@ static ssize_t kswapd_threads_show(struct device *dev, struct device_attribute *
 static ssize_t kswapd_threads_store(struct device *dev, struct device_attribute *attr,
 				    const char *buf, size_t count)
 {
-	int threads, ret;
+	nodemask_t node = nodemask_of_node(dev->id);
+	int threads, setting, ret;
+	unsigned int was;
 
 	ret = kswapd_threads_parse(buf, 0, &threads);
 	if (ret)
 		return ret;
 	mutex_lock(&kswapd_threads_mutex);
+	was = kswapd_helpers_wanted(dev->id);
+	setting = kswapd_node_threads[dev->id];
+	WRITE_ONCE(kswapd_node_threads[dev->id], threads);
 	/* Of a node without memory only the setting is kept, for when it gets some. */
 	if (node_isset(dev->id, kswapd_helpers_nodes))
-		ret = kswapd_threads_apply(kswapd_threads, dev->id, threads);
-	else
-		kswapd_node_threads[dev->id] = threads;
+		ret = kswapd_threads_apply(&node, kswapd_helpers_wanted(dev->id) >= was);
+	if (ret)
+		WRITE_ONCE(kswapd_node_threads[dev->id], setting);
 	mutex_unlock(&kswapd_threads_mutex);
 	return ret ?: count;
 }

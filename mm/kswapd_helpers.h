@@ -37,19 +37,22 @@ struct kswapd_round {
  * @priority: scan a lruvec's size >> priority, as the leader does now
  * @reclaim_idx: the highest zone to isolate folios from
  * @highest_zoneidx: the highest zone that has to be balanced
+ * @no_cache_trim_mode: anon folios, too, whatever the file lists say
  * @workers: threads that share the gap, the leader included
  */
 struct kswapd_request {
 	int priority;
 	int reclaim_idx;
 	int highest_zoneidx;
+	bool no_cache_trim_mode;
 	unsigned int workers;
 };
 
 /**
  * struct kswapd_evidence - one window, from which the number of helpers follows
  * @max: helpers there are
- * @ms: length of the window in milliseconds
+ * @ms: length of the window in milliseconds; of a pass that has ended the time
+ *	since the one before it ended
  * @reclaimed: pages that the leader and its helpers freed in it
  * @pressure: tasks had to reclaim for themselves, or free pages were under the mark
  * @ended: the pass has ended
@@ -67,11 +70,14 @@ struct kswapd_evidence {
 /**
  * struct kswapd_scale - what the rule remembers from window to window; all zero at first
  * @target: helpers that may run
- * @probing: the last window was the first with one helper more
+ * @probing: the last of them is on probation
  * @calm_ms: how long passes have ended without pressure
  * @hold: windows to wait before the next try
  * @backoff: the last wait after a try that gained too little
  * @before: pages a second before the helper that is on probation
+ * @ns: length of the window until now
+ * @reclaimed: pages freed in it
+ * @pressure: seen in it
  */
 struct kswapd_scale {
 	unsigned int target;
@@ -80,18 +86,22 @@ struct kswapd_scale {
 	unsigned int hold;
 	unsigned int backoff;
 	unsigned long before;
+	u64 ns;
+	unsigned long reclaimed;
+	bool pressure;
 };
 
 #ifdef CONFIG_KSWAPD_HELPERS
 
 unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *e);
+bool kswapd_scale_span(struct kswapd_scale *s, u64 ns, struct kswapd_evidence *e);
 unsigned long kswapd_share(unsigned long gap, unsigned int workers);
 
 void kswapd_help_offer(pg_data_t *pgdat, const struct kswapd_request *req,
 		       unsigned long reclaimed);
 void kswapd_help_collect(pg_data_t *pgdat, struct kswapd_round *round);
-void kswapd_help_pause(pg_data_t *pgdat);
-void kswapd_help_end(pg_data_t *pgdat, bool failed);
+void kswapd_help_pause(pg_data_t *pgdat, unsigned long reclaimed);
+void kswapd_help_end(pg_data_t *pgdat, unsigned long reclaimed, bool exhausted);
 void kswapd_help_note_stall(pg_data_t *pgdat);
 bool kswapd_helper_should_stop(struct kswapd_helper *helper);
 struct lru_gen_mm_walk *kswapd_helper_walk(struct kswapd_helper *helper);
@@ -122,8 +132,9 @@ bool kswapd_under_mark(pg_data_t *pgdat, int highest_zoneidx);
 static inline void kswapd_help_offer(pg_data_t *pgdat, const struct kswapd_request *req,
 				     unsigned long reclaimed) {}
 static inline void kswapd_help_collect(pg_data_t *pgdat, struct kswapd_round *round) {}
-static inline void kswapd_help_pause(pg_data_t *pgdat) {}
-static inline void kswapd_help_end(pg_data_t *pgdat, bool failed) {}
+static inline void kswapd_help_pause(pg_data_t *pgdat, unsigned long reclaimed) {}
+static inline void kswapd_help_end(pg_data_t *pgdat, unsigned long reclaimed,
+				   bool exhausted) {}
 static inline void kswapd_help_note_stall(pg_data_t *pgdat) {}
 static inline bool kswapd_helper_should_stop(struct kswapd_helper *helper) { return false; }
 static inline void kswapd_helper_count(struct kswapd_helper *helper, unsigned long scanned,
@@ -140,8 +151,4 @@ int kswapd_threads_set(int threads);
 unsigned int kswapd_threads_of(int nid);
 #endif
 
-#if IS_ENABLED(CONFIG_KUNIT) && IS_ENABLED(CONFIG_LRU_GEN)
-struct lru_gen_mm_walk *set_mm_walk(struct pglist_data *pgdat, bool force_alloc);
-void clear_mm_walk(void);
-#endif
 #endif /* MM_KSWAPD_HELPERS_H */

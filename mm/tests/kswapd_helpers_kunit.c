@@ -13,6 +13,7 @@
 #include <linux/limits.h>
 #include <linux/swap.h>
 
+#include "../internal.h"
 #include "../kswapd_helpers.h"
 
 #define WINDOW_MS	20
@@ -167,6 +168,93 @@ static void scale_does_not_flap(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, changes, 0);
 }
 
+/* Pages a millisecond that this many threads free. */
+static unsigned long linear(unsigned int threads)
+{
+	return 1000 * threads;
+}
+
+static unsigned long limited(unsigned int threads)
+{
+	return 1000;
+}
+
+static unsigned long hindered(unsigned int threads)
+{
+	return 1000 / threads;
+}
+
+/*
+ * Passes under pressure, one after the other, each of so many rounds of so many
+ * microseconds. Returns the percentage of the windows at whose end there was a
+ * helper.
+ */
+static unsigned int passes(struct kswapd_scale *s, unsigned long (*rate)(unsigned int threads),
+			   unsigned int max, int nr, int rounds, int us)
+{
+	unsigned int windows = 0, helped = 0;
+
+	for (int pass = 0; pass < nr; pass++) {
+		for (int round = 0; round < rounds; round++) {
+			struct kswapd_evidence e = { .max = max };
+
+			s->reclaimed += rate(1 + s->target) * us / 1000;
+			s->pressure = true;
+			if (kswapd_scale_span(s, us * 1000ULL, &e)) {
+				windows++;
+				helped += s->target > 0;
+			}
+		}
+		ended(s, max, rounds * us / 1000, true);
+	}
+	return helped * 100 / max(windows, 1U);
+}
+
+/* The first helper is on probation as the others are, also if it is the only one. */
+static void scale_judges_the_first_helper(struct kunit *test)
+{
+	for (unsigned int max = 1; max <= 7; max += 3) {
+		struct kswapd_scale s = {};
+
+		KUNIT_EXPECT_LT(test, passes(&s, limited, max, 1, 20000, 1000), 10);
+		memset(&s, 0, sizeof(s));
+		KUNIT_EXPECT_LT(test, passes(&s, hindered, max, 1, 20000, 1000), 10);
+		memset(&s, 0, sizeof(s));
+		KUNIT_EXPECT_GT(test, passes(&s, linear, max, 1, 20000, 1000), 95);
+		KUNIT_EXPECT_EQ(test, s.target, max);
+	}
+}
+
+/* A window may be of several passes, and one that ends acquits nobody. */
+static void scale_judges_across_passes(struct kunit *test)
+{
+	static const int rounds[] = { 1, 4, 21, 25, 50 };
+
+	for (int i = 0; i < ARRAY_SIZE(rounds); i++) {
+		struct kswapd_scale s = {};
+
+		KUNIT_EXPECT_LT_MSG(test, passes(&s, limited, 7, 4000, rounds[i], 1000), 25,
+				    "%d rounds", rounds[i]);
+		KUNIT_EXPECT_LE_MSG(test, s.target, 1, "%d rounds", rounds[i]);
+		memset(&s, 0, sizeof(s));
+		passes(&s, linear, 7, 4000, rounds[i], 1000);
+		KUNIT_EXPECT_EQ_MSG(test, s.target, 7, "%d rounds", rounds[i]);
+	}
+}
+
+/* Fewer threads allowed while one is on probation: those that stay are not judged for it. */
+static void scale_takes_a_lower_ceiling_for_no_verdict(struct kunit *test)
+{
+	struct kswapd_scale s = {};
+
+	for (unsigned int i = 1; i <= 3; i++)
+		window(&s, 7, 1000 * i, true);
+	KUNIT_ASSERT_EQ(test, s.target, 3);
+	KUNIT_EXPECT_EQ(test, window(&s, 1, 2000, true), 1);
+	KUNIT_EXPECT_EQ(test, s.hold, 0);
+	KUNIT_EXPECT_EQ(test, window(&s, 1, 2000, true), 1);
+}
+
 static void scale_survives_odd_windows(struct kunit *test)
 {
 	struct kswapd_evidence e = { .max = 7, .ms = 0, .reclaimed = 5, .pressure = true };
@@ -200,9 +288,11 @@ static void a_helper_keeps_its_own_walk(struct kunit *test)
 	struct reclaim_state state = {}, *saved = current->reclaim_state;
 	unsigned int pflags = current->flags & PF_KSWAPD;
 	struct lru_gen_mm_walk *leader, *helper;
-	pg_data_t *pgdat = NODE_DATA(first_online_node);
+	/* Not a real one, whose kswapd may use the walk just now. */
+	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, own);
+	KUNIT_ASSERT_NOT_NULL(test, pgdat);
 	/* No assertion between here and where it is put back. */
 	current->reclaim_state = &state;
 	current->flags |= PF_KSWAPD;
@@ -294,6 +384,9 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(scale_steps_back_where_nothing_is_gained),
 	KUNIT_CASE(scale_goes_step_by_step_when_the_load_ends),
 	KUNIT_CASE(scale_does_not_flap),
+	KUNIT_CASE(scale_judges_the_first_helper),
+	KUNIT_CASE(scale_judges_across_passes),
+	KUNIT_CASE(scale_takes_a_lower_ceiling_for_no_verdict),
 	KUNIT_CASE(scale_survives_odd_windows),
 	KUNIT_CASE(the_gap_is_divided),
 	KUNIT_CASE(what_settings_are_accepted),

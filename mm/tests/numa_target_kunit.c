@@ -12,7 +12,10 @@
 #include "../internal.h"
 #include "../numa_target.h"
 
-#define HIGH		1000
+#define MIN_MARK	500
+#define LOW_MARK	750
+#define HIGH_MARK	1000
+#define PROMO_MARK	1250
 #define RESERVE		100
 
 /* Neither reclaim nor reserves nor other nodes nor a warning, whatever the order. */
@@ -82,9 +85,10 @@ static struct zone *add_zone(struct pglist_data *pgdat, enum zone_type type,
 {
 	struct zone *zone = &pgdat->node_zones[type];
 
-	zone->_watermark[WMARK_MIN] = HIGH / 2;
-	zone->_watermark[WMARK_LOW] = HIGH * 3 / 4;
-	zone->_watermark[WMARK_HIGH] = HIGH;
+	zone->_watermark[WMARK_MIN] = MIN_MARK;
+	zone->_watermark[WMARK_LOW] = LOW_MARK;
+	zone->_watermark[WMARK_HIGH] = HIGH_MARK;
+	zone->_watermark[WMARK_PROMO] = PROMO_MARK;
 	zone->lowmem_reserve[ZONE_MOVABLE] = RESERVE;
 	atomic_long_set(&zone->managed_pages, 100000);
 	atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], free);
@@ -105,33 +109,39 @@ static void add_block(struct kunit *test, struct zone *zone, unsigned int order,
 	zone->free_area[order].nr_free++;
 }
 
+static void set_free(struct zone *zone, unsigned long free)
+{
+	atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], free);
+}
+
+/* As NUMA balancing asks. */
+static enum target_room balancing_room(struct pglist_data *pgdat, unsigned int order)
+{
+	return numa_target_room(pgdat, order, WMARK_HIGH);
+}
+
 /* Free memory: the high watermark and the zone's reserve stay, for every order. */
 static void room_by_free_pages(struct kunit *test)
 {
 	for (unsigned int order = 0; order < NR_PAGE_ORDERS; order++) {
-		unsigned long enough = HIGH + RESERVE + (1UL << order) + 1;
+		unsigned long enough = HIGH_MARK + RESERVE + (1UL << order) + 1;
 		struct pglist_data *pgdat = new_node(test);
 		struct zone *zone = add_zone(pgdat, ZONE_NORMAL, enough);
 
 		add_block(test, zone, MAX_PAGE_ORDER, MIGRATE_MOVABLE);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_HAS_ROOM);
-		/* The line is where it is for as many single pages. */
-		KUNIT_EXPECT_TRUE(test, zone_watermark_ok(zone, 0, HIGH + (1UL << order),
-							  ZONE_MOVABLE, ALLOC_CMA));
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
 		atomic_long_dec(&zone->vm_stat[NR_FREE_PAGES]);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
-		KUNIT_EXPECT_FALSE(test, zone_watermark_ok(zone, 0, HIGH + (1UL << order),
-							   ZONE_MOVABLE, ALLOC_CMA));
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
 		/* A boosted watermark counts. */
 		atomic_long_add(51, &zone->vm_stat[NR_FREE_PAGES]);
 		zone->watermark_boost = 50;
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_HAS_ROOM);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
 		zone->watermark_boost = 51;
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
 		zone->watermark_boost = 0;
 		/* Pages kept for atomic allocations do not. */
 		zone->nr_free_highatomic = 51;
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
 	}
 }
 
@@ -144,15 +154,15 @@ static void room_by_order(struct kunit *test)
 
 		if (order)
 			add_block(test, zone, order - 1, MIGRATE_MOVABLE);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order),
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order),
 				order ? TARGET_FRAGMENTED : TARGET_HAS_ROOM);
 		add_block(test, zone, order, MIGRATE_MOVABLE);
 		for (unsigned int smaller = 0; smaller <= order; smaller++)
-			KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, smaller),
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, smaller),
 					TARGET_HAS_ROOM);
 		/* Without the pages it is full, whatever lies in the lists. */
-		atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], HIGH);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order), TARGET_FULL);
+		set_free(zone, HIGH_MARK);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
 	}
 }
 
@@ -167,36 +177,138 @@ static void room_by_migratetype(struct kunit *test)
 		if (IS_ENABLED(CONFIG_CMA))
 			usable |= is_migrate_cma(mt);
 		add_block(test, zone, 3, mt);
-		KUNIT_EXPECT_EQ_MSG(test, numa_target_room(pgdat, 3),
+		KUNIT_EXPECT_EQ_MSG(test, balancing_room(pgdat, 3),
 				    usable ? TARGET_HAS_ROOM : TARGET_FRAGMENTED,
 				    "migratetype %d", mt);
 	}
 }
 
-/* One zone with room is enough; one with pages and another with a block is not. */
-static void room_in_one_zone(struct kunit *test)
+/* Between the watermarks it depends on the one that must be left. */
+static void room_by_mark(struct kunit *test)
+{
+	for (unsigned int order = 0; order < NR_PAGE_ORDERS; order++) {
+		unsigned long taken = RESERVE + (1UL << order);
+		struct pglist_data *pgdat = new_node(test);
+		struct zone *zone = add_zone(pgdat, ZONE_NORMAL, LOW_MARK + taken + 1);
+
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW),
+				order ? TARGET_FRAGMENTED : TARGET_HAS_ROOM);
+		add_block(test, zone, order, MIGRATE_MOVABLE);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW), TARGET_HAS_ROOM);
+		set_free(zone, LOW_MARK + taken);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW), TARGET_FULL);
+		set_free(zone, HIGH_MARK + taken);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW), TARGET_HAS_ROOM);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_FULL);
+		set_free(zone, HIGH_MARK + taken + 1);
+		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_HAS_ROOM);
+	}
+}
+
+/* Zones: of a node that has none, that has lost some, that has only a movable one. */
+static void room_by_managed_zones(struct kunit *test)
 {
 	struct pglist_data *pgdat = new_node(test);
 	struct zone *normal, *movable;
 
-	KUNIT_EXPECT_EQ_MSG(test, numa_target_room(pgdat, 0), TARGET_FULL, "no zones");
-	normal = add_zone(pgdat, ZONE_NORMAL, HIGH);
-	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 0), TARGET_FULL);
-	movable = add_zone(pgdat, ZONE_MOVABLE, 50000);
-	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 0), TARGET_HAS_ROOM);
-	add_block(test, normal, 9, MIGRATE_MOVABLE);
-	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_FRAGMENTED);
+	KUNIT_EXPECT_EQ_MSG(test, balancing_room(pgdat, 0), TARGET_FULL, "no zones");
+	normal = add_zone(pgdat, ZONE_NORMAL, HIGH_MARK);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 0), TARGET_FULL);
+	movable = add_zone(pgdat, ZONE_MOVABLE, HIGH_MARK);
+	KUNIT_EXPECT_EQ_MSG(test, balancing_room(pgdat, 0), TARGET_FULL, "not in one zone");
+	set_free(movable, 50000);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 0), TARGET_HAS_ROOM);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 9), TARGET_FRAGMENTED);
 	add_block(test, movable, 9, MIGRATE_MOVABLE);
-	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_HAS_ROOM);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 9), TARGET_HAS_ROOM);
 
 	/* A node of movable memory only. */
 	atomic_long_set(&normal->managed_pages, 0);
-	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_HAS_ROOM);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 9), TARGET_HAS_ROOM);
 	/* Memory that goes away does not count, whatever its lists still hold. */
 	atomic_long_set(&movable->managed_pages, 0);
-	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 9), TARGET_FULL);
-	KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, 0), TARGET_FULL);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 9), TARGET_FULL);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 0), TARGET_FULL);
+	atomic_long_set(&normal->managed_pages, 100000);
+	set_free(normal, 50000);
+	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 9), TARGET_FRAGMENTED);
 }
+
+/* Pages in one zone and a block in another are room, if the latter stays above min. */
+static void room_in_two_zones(struct kunit *test)
+{
+	static const enum zone_type types[] = { ZONE_NORMAL, ZONE_MOVABLE };
+
+	for (int i = 0; i < ARRAY_SIZE(types); i++) {
+		for (unsigned int order = 1; order < NR_PAGE_ORDERS; order++) {
+			unsigned long spare = MIN_MARK + RESERVE + (1UL << order) - 1;
+			struct pglist_data *pgdat = new_node(test);
+			struct zone *pages = add_zone(pgdat, types[i], 50000);
+			struct zone *block = add_zone(pgdat, types[!i], spare + 1);
+
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FRAGMENTED);
+			add_block(test, block, order, MIGRATE_MOVABLE);
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
+			set_free(block, spare);
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FRAGMENTED);
+			/* A boost raises min as well. */
+			set_free(block, spare + 51);
+			block->watermark_boost = 50;
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
+			block->watermark_boost = 51;
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FRAGMENTED);
+			/* A block is not enough without the pages. */
+			block->watermark_boost = 0;
+			set_free(pages, HIGH_MARK);
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
+		}
+	}
+}
+
+#ifdef CONFIG_UNACCEPTED_MEMORY
+/* So much of a zone's free memory is not accepted yet, so much is. */
+static void set_unaccepted(struct zone *zone, unsigned long unaccepted, unsigned long accepted)
+{
+	atomic_long_set(&zone->vm_stat[NR_UNACCEPTED], unaccepted);
+	set_free(zone, unaccepted + accepted);
+}
+
+/* Unaccepted memory is a block where the allocation accepts it: below promo. */
+static void room_by_unaccepted(struct kunit *test)
+{
+	for (unsigned int order = 1; order < NR_PAGE_ORDERS; order++) {
+		unsigned long below = PROMO_MARK + (1UL << order) - 2;
+		struct pglist_data *pgdat = new_node(test);
+		struct zone *zone = add_zone(pgdat, ZONE_NORMAL, 0);
+		struct zone *other;
+
+		set_unaccepted(zone, 10 * MAX_ORDER_NR_PAGES, below);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
+		set_unaccepted(zone, 10 * MAX_ORDER_NR_PAGES, below + 1);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FRAGMENTED);
+		/* What cond_accept_memory() takes as not free. */
+		zone->nr_free_highatomic = 1;
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
+		zone->nr_free_highatomic = 0;
+		atomic_long_set(&zone->vm_stat[NR_FREE_CMA_PAGES], 1);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
+		atomic_long_set(&zone->vm_stat[NR_FREE_CMA_PAGES], 0);
+		/* Nothing is left to accept. */
+		set_unaccepted(zone, 0, below);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FRAGMENTED);
+		/* In another zone than the pages: that must stay above min. */
+		set_unaccepted(zone, 0, 50000);
+		other = add_zone(pgdat, ZONE_MOVABLE, 0);
+		other->_watermark[WMARK_MIN] = MIN_MARK + MAX_ORDER_NR_PAGES;
+		set_unaccepted(other, MAX_ORDER_NR_PAGES, MIN_MARK + RESERVE + (1UL << order));
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
+		set_unaccepted(other, MAX_ORDER_NR_PAGES, MIN_MARK + RESERVE + (1UL << order) - 1);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FRAGMENTED);
+	}
+}
+#endif
 
 static struct kunit_case numa_target_cases[] = {
 	KUNIT_CASE(misplaced_flags),
@@ -205,7 +317,12 @@ static struct kunit_case numa_target_cases[] = {
 	KUNIT_CASE(room_by_free_pages),
 	KUNIT_CASE(room_by_order),
 	KUNIT_CASE(room_by_migratetype),
-	KUNIT_CASE(room_in_one_zone),
+	KUNIT_CASE(room_by_mark),
+	KUNIT_CASE(room_by_managed_zones),
+	KUNIT_CASE(room_in_two_zones),
+#ifdef CONFIG_UNACCEPTED_MEMORY
+	KUNIT_CASE(room_by_unaccepted),
+#endif
 	{ }
 };
 

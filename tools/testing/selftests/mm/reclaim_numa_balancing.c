@@ -13,6 +13,7 @@
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 
 #define PAGE		4096UL
@@ -39,6 +41,7 @@
 #define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define CGROUP		"/sys/fs/cgroup/reclaim_numa"
 #define ZRAM		"/dev/zram0"
+#define SCALE		"/proc/sys/vm/watermark_scale_factor"
 
 #ifndef MPOL_BIND
 #define MPOL_DEFAULT	0
@@ -70,6 +73,8 @@ static const struct {
 	{ "/proc/sys/vm/watermark_boost_factor", "0" },
 	/* What is freed must be found free, not on per-cpu lists. */
 	{ "/proc/sys/vm/percpu_pagelist_high_fraction", "1000" },
+	/* Only saved; the tests set them. */
+	{ SCALE, NULL },
 	{ BALANCING, NULL },
 	{ DEMOTION, NULL },
 };
@@ -137,6 +142,37 @@ static long room(int nid)
 	if (f)
 		fclose(f);
 	return pages * (long)PAGE;
+}
+
+/*
+ * A node's free memory beyond a watermark and what is kept for others, in that
+ * zone that has most of it, in bytes; negative where no zone reaches the mark.
+ */
+static long best_above(int nid, const char *mark)
+{
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	long best = LONG_MIN, free = 0, found = 0, value;
+	char line[256], name[16], *last;
+	int at = -1;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Node %d, zone", &at) == 1 || at != nid)
+			continue;
+		if (sscanf(line, " pages free %ld", &value) == 1)
+			free = value;
+		else if (sscanf(line, " %15s %ld", name, &value) == 2 && !strcmp(name, mark))
+			found = value;
+		/* It follows the marks; the last is kept from who may use every zone. */
+		else if (strstr(line, "protection: (") && free) {
+			last = strrchr(line, ' ') + 1;
+			value = free - found - strtol(last + (*last == '('), NULL, 10);
+			if (value > best)
+				best = value;
+		}
+	}
+	if (f)
+		fclose(f);
+	return best == LONG_MIN ? best : best * (long)PAGE;
 }
 
 static int run_on(int nid)
@@ -270,6 +306,13 @@ static bool swap_on_zram(void)
 	if (fd >= 0)
 		close(fd);
 	return ok && !swapon(ZRAM, 0);
+}
+
+static bool no_swap(void)
+{
+	struct sysinfo info;
+
+	return !sysinfo(&info) && !info.totalswap;
 }
 
 FIXTURE(numa) {
@@ -524,6 +567,8 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 		EXPECT_GT(f.full, 0);
 		EXPECT_EQ(0, traced(-1, 0, 0, MIGRATING));
 		EXPECT_EQ(0, f.swapped);
+		if (no_swap())
+			ksft_print_msg("there was no swap: nothing could be swapped out\n");
 	}
 	if (self->memcg) {
 		if (f.full)
@@ -712,6 +757,15 @@ static void cold_task(struct shared *shared, int nid, int lower, size_t size)
 	_exit(0);
 }
 
+/* Cold huge pages on a node, in a task that counts those on the lower one. */
+static bool start_cold_task(struct shared *shared, pid_t *task, int nid, int lower, size_t size)
+{
+	*task = new_task(true);
+	if (!*task)
+		cold_task(shared, nid, lower, size);
+	return all_ready(shared, task, 1);
+}
+
 /*
  * The lower tier is full of page cache. Its kswapd must make room for huge pages.
  * Without swap, or what had been demoted would be reclaimed from there as well.
@@ -725,10 +779,7 @@ TEST_F_TIMEOUT(demotion, large_folios_reach_the_lower_tier, 120)
 	long whole = vm_event("thp_migration_success"), split = vm_event("thp_migration_split");
 	double until;
 
-	self->task = new_task(true);
-	if (!self->task)
-		cold_task(self->shared, top, lower, size);
-	ASSERT_TRUE(all_ready(self->shared, &self->task, 1));
+	ASSERT_TRUE(start_cold_task(self->shared, &self->task, top, lower, size));
 	ASSERT_TRUE(fill_with_cache(self->disk, lower));
 	ASSERT_EQ(0, write_text(TRACE "/trace", ""));
 	until = now() + 20;
@@ -751,36 +802,76 @@ TEST_F_TIMEOUT(demotion, large_folios_reach_the_lower_tier, 120)
 	EXPECT_GE(demoted, 8 * (long)(HUGE / PAGE));
 }
 
+/* Demote six pieces or more; how often that woke kswapd of the lower tier for huge pages. */
+static long demote(struct shared *shared, int lower)
+{
+	double until = now() + 20;
+	long woken;
+
+	ksft_print_msg("the lower tier has %ld KiB free above low, %ld above high\n",
+		       best_above(lower, "low") / 1024, best_above(lower, "high") / 1024);
+	if (write_text(TRACE "/trace", ""))
+		return -1;
+	do {
+		write_text(CGROUP "/memory.reclaim", "4M");
+		nap(300);
+	} while (atomic_load(&shared->on_target) < 6 && now() < until);
+
+	woken = traced(lower, 9, 9, DEMOTING);
+	ksft_print_msg("its kswapd was woken %ld times for huge pages, %ld times for others\n",
+		       woken, traced(lower, 0, 8, DEMOTING));
+	ksft_print_msg("%ld pieces are there, %ld KiB are left above low\n",
+		       atomic_load(&shared->on_target), best_above(lower, "low") / 1024);
+	return woken;
+}
+
 /*
  * The lower tier has memory for them, but in single pages: that is taken. To
  * evict something there for the sake of the order is not worth it.
  */
 TEST_F_TIMEOUT(demotion, no_eviction_for_the_order, 120)
 {
-	const size_t size = 12 * HUGE;
 	int top = with_most_room(self->cpu & self->memory);
 	int lower = with_most_room(self->lower);
 	long demoted = vm_event("pgdemote_proactive");
-	double until;
 
-	self->task = new_task(true);
-	if (!self->task)
-		cold_task(self->shared, top, lower, size);
-	ASSERT_TRUE(all_ready(self->shared, &self->task, 1));
+	ASSERT_TRUE(start_cold_task(self->shared, &self->task, top, lower, 12 * HUGE));
 	ASSERT_TRUE(fragment(lower, 40 * MIB));
-	ASSERT_EQ(0, write_text(TRACE "/trace", ""));
-	until = now() + 20;
-	do {
-		write_text(CGROUP "/memory.reclaim", "4M");
-		nap(300);
-	} while (atomic_load(&self->shared->on_target) < 6 && now() < until);
+	EXPECT_EQ(0, demote(self->shared, lower));
+	EXPECT_GE(atomic_load(&self->shared->on_target), 4);
+	EXPECT_GE(vm_event("pgdemote_proactive") - demoted, 4 * (long)(HUGE / PAGE));
+}
 
-	ksft_print_msg("kswapd of the lower tier was woken %ld times for huge pages\n",
-		       traced(lower, 9, 9, DEMOTING));
-	ksft_print_msg("and %ld times for others\n", traced(lower, 0, 8, DEMOTING));
-	ksft_print_msg("%ld of %ld pieces are there\n", atomic_load(&self->shared->on_target),
-		       (long)(size / HUGE));
-	EXPECT_EQ(0, traced(lower, 9, 9, DEMOTING));
+/* Raise a node's watermarks until all that it has free lies below the high one. */
+static bool raise_high_mark(int nid)
+{
+	char text[16];
+
+	/* In small steps, or the low mark comes closer than need be. */
+	for (int scale = 10; scale <= 3000 && best_above(nid, "high") >= 0;
+	     scale += 1 + scale / 32) {
+		snprintf(text, sizeof(text), "%d", scale);
+		if (write_text(SCALE, text))
+			return false;
+	}
+	return best_above(nid, "high") < 0;
+}
+
+/* That holds as long as single pages wake nobody either, which is above the low mark. */
+TEST_F_TIMEOUT(demotion, no_eviction_between_low_and_high, 120)
+{
+	int top = with_most_room(self->cpu & self->memory);
+	int lower = with_most_room(self->lower);
+	long demoted = vm_event("pgdemote_proactive");
+
+	ASSERT_TRUE(start_cold_task(self->shared, &self->task, top, lower, 12 * HUGE));
+	ASSERT_TRUE(fragment(lower, 60 * MIB));
+	ASSERT_TRUE(raise_high_mark(lower));
+	/* For all that may come, or kswapd is woken, and rightly. */
+	ASSERT_GT(best_above(lower, "low"), 13 * (long)HUGE);
+	/* The watermarks are those of every node: the top tier's kswapd must sleep on. */
+	ASSERT_GT(best_above(top, "low"), (long)HUGE);
+	EXPECT_EQ(0, demote(self->shared, lower));
 	EXPECT_GE(atomic_load(&self->shared->on_target), 4);
 	EXPECT_GE(vm_event("pgdemote_proactive") - demoted, 4 * (long)(HUGE / PAGE));
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Which flushers reclaim starts: those it has marked, each once more after a
- * mark, or all of them.
+ * mark, or all of them where no mark is to be found.
  *
  * The devices are backing_dev_infos of the test that stand in the global list
  * but were never registered. Waking such a flusher queues no work, so that
  * WB_start_all stays as evidence until the test plays the flusher and clears it.
+ * No other device has a mark: the tests run while nobody has to reclaim yet.
  */
 #include <kunit/test.h>
 #include <linux/backing-dev.h>
@@ -17,6 +18,8 @@
 #include <linux/pagemap.h>
 #include <linux/rculist.h>
 #include <linux/writeback.h>
+
+#include "../internal.h"
 
 enum { MET, OTHER, NR_DEVICES };
 
@@ -90,6 +93,7 @@ static int flushers_init(struct kunit *test)
 
 	t->sb->s_bdi = t->bdi[MET];
 	inode_init_once(t->inode);
+	spin_lock_init(&t->inode->i_lock);
 	t->inode->i_sb = t->sb;
 	t->inode->i_mapping = &t->inode->i_data;
 	t->inode->i_data.host = t->inode;
@@ -143,7 +147,7 @@ static void only_the_marked_is_started(struct kunit *test)
 	/* The start has used the mark up. */
 	KUNIT_EXPECT_FALSE(test, marked(&t->bdi[MET]->wb));
 	run_ends(&t->bdi[MET]->wb);
-	reclaim_start_flushers(true);
+	KUNIT_EXPECT_FALSE(test, reclaim_start_marked());
 	KUNIT_EXPECT_FALSE(test, started(&t->bdi[MET]->wb));
 	KUNIT_EXPECT_FALSE(test, started(&t->bdi[OTHER]->wb));
 }
@@ -157,6 +161,43 @@ static void without_a_mark_all_are_started(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, started(&t->bdi[OTHER]->wb));
 }
 
+/* Somebody else has used the mark up since, and what is dirty here is still met. */
+static void with_a_mark_used_up_all_are_started(struct kunit *test)
+{
+	struct flushers_test *t = test->priv;
+
+	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
+	KUNIT_EXPECT_TRUE(test, reclaim_start_marked());
+	/* By a run that still goes on: that will do. */
+	reclaim_start_flushers(true);
+	KUNIT_EXPECT_FALSE(test, started(&t->bdi[OTHER]->wb));
+	run_ends(&t->bdi[MET]->wb);
+	reclaim_start_flushers(true);
+	KUNIT_EXPECT_TRUE(test, started(&t->bdi[MET]->wb));
+	KUNIT_EXPECT_TRUE(test, started(&t->bdi[OTHER]->wb));
+}
+
+/* A device that was pulled out with dirty data: its mark can not be found. */
+static void without_the_device_all_are_started(struct kunit *test)
+{
+	struct flushers_test *t = test->priv;
+	struct backing_dev_info *gone = t->bdi[MET];
+
+	spin_lock_bh(&bdi_lock);
+	list_del_rcu(&gone->bdi_list);
+	spin_unlock_bh(&bdi_lock);
+	synchronize_rcu();
+
+	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
+	reclaim_start_flushers(true);
+	KUNIT_EXPECT_FALSE(test, started(&gone->wb));
+	KUNIT_EXPECT_TRUE(test, started(&t->bdi[OTHER]->wb));
+
+	spin_lock_bh(&bdi_lock);
+	list_add_tail_rcu(&gone->bdi_list, &bdi_list);
+	spin_unlock_bh(&bdi_lock);
+}
+
 /* A run that is under way may have passed the folio's inode already. */
 static void a_pending_run_leaves_the_mark(struct kunit *test)
 {
@@ -167,14 +208,16 @@ static void a_pending_run_leaves_the_mark(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
 	reclaim_start_flushers(true);
 	KUNIT_EXPECT_TRUE(test, marked(wb));
+	/* That run will do: nobody else has to. */
+	KUNIT_EXPECT_FALSE(test, started(&t->bdi[OTHER]->wb));
 	run_ends(wb);
-	reclaim_start_flushers(true);
+	KUNIT_EXPECT_TRUE(test, reclaim_start_marked());
 	KUNIT_EXPECT_TRUE(test, started(wb));
 	KUNIT_EXPECT_FALSE(test, marked(wb));
 }
 
 /* PG_dirty comes before the inode is on a list of the flusher. */
-static void a_clean_device_keeps_its_mark(struct kunit *test)
+static void a_mark_on_a_clean_device_starts_all(struct kunit *test)
 {
 	struct flushers_test *t = test->priv;
 	struct bdi_writeback *wb = &t->bdi[MET]->wb;
@@ -183,10 +226,31 @@ static void a_clean_device_keeps_its_mark(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
 	reclaim_start_flushers(true);
 	KUNIT_EXPECT_FALSE(test, started(wb));
+	KUNIT_EXPECT_TRUE(test, started(&t->bdi[OTHER]->wb));
 	KUNIT_EXPECT_TRUE(test, marked(wb));
 	make_dirty(wb);
-	reclaim_start_flushers(true);
+	KUNIT_EXPECT_TRUE(test, reclaim_start_marked());
 	KUNIT_EXPECT_TRUE(test, started(wb));
+}
+
+/* When the last inode leaves the lists, what was met is written or being written. */
+static void a_clean_device_loses_its_mark(struct kunit *test)
+{
+	struct flushers_test *t = test->priv;
+	struct bdi_writeback *wb = &t->bdi[MET]->wb;
+
+	spin_lock(&wb->list_lock);
+	list_add(&t->inode->i_io_list, &wb->b_dirty);
+	spin_unlock(&wb->list_lock);
+	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
+	inode_io_list_del(t->inode);
+	KUNIT_EXPECT_FALSE(test, wb_has_dirty_io(wb));
+	KUNIT_EXPECT_FALSE(test, marked(wb));
+
+	/* What is dirty from now on nobody has met. */
+	make_dirty(wb);
+	KUNIT_EXPECT_FALSE(test, reclaim_start_marked());
+	KUNIT_EXPECT_FALSE(test, started(wb));
 }
 
 static void folios_that_no_flusher_writes(struct kunit *test)
@@ -288,7 +352,7 @@ static void a_mark_made_during_a_start_survives(struct kunit *test)
 
 	KUNIT_EXPECT_TRUE(test, seen);
 	KUNIT_EXPECT_TRUE(test, marked(wb));
-	reclaim_start_flushers(true);
+	KUNIT_EXPECT_TRUE(test, reclaim_start_marked());
 	KUNIT_EXPECT_TRUE(test, started(wb));
 }
 
@@ -310,7 +374,7 @@ static int play_flusher(void *wb)
 static int play_kicker(void *unused)
 {
 	while (!kthread_should_stop()) {
-		reclaim_start_flushers(true);
+		reclaim_start_marked();
 		cond_resched();
 	}
 	return 0;
@@ -318,7 +382,8 @@ static int play_kicker(void *unused)
 
 /*
  * One marks, several kick, one flushes. Whoever has marked a flusher and goes
- * on kicking, without marking again, must see the folio cleaned.
+ * on kicking, without marking again, must see the folio cleaned. Nobody starts
+ * all flushers here, which would make up for a mark that is lost.
  */
 static void no_mark_is_lost(struct kunit *test)
 {
@@ -338,13 +403,15 @@ static void no_mark_is_lost(struct kunit *test)
 		unsigned long until = jiffies + 2 * HZ;
 
 		atomic_set(&still_dirty, 1);
+		/* A mark that is seen, and left alone, must be for a run that sees this */
+		smp_mb();
 		reclaim_mark_flusher(t->folio);
 		while (atomic_read(&still_dirty)) {
 			if (time_after(jiffies, until)) {
 				lost++;
 				break;
 			}
-			reclaim_start_flushers(true);
+			reclaim_start_marked();
 			cond_resched();
 		}
 	}
@@ -360,8 +427,11 @@ static void no_mark_is_lost(struct kunit *test)
 static struct kunit_case reclaim_flushers_cases[] = {
 	KUNIT_CASE(only_the_marked_is_started),
 	KUNIT_CASE(without_a_mark_all_are_started),
+	KUNIT_CASE(with_a_mark_used_up_all_are_started),
+	KUNIT_CASE(without_the_device_all_are_started),
 	KUNIT_CASE(a_pending_run_leaves_the_mark),
-	KUNIT_CASE(a_clean_device_keeps_its_mark),
+	KUNIT_CASE(a_mark_on_a_clean_device_starts_all),
+	KUNIT_CASE(a_clean_device_loses_its_mark),
 	KUNIT_CASE(folios_that_no_flusher_writes),
 	KUNIT_CASE(only_the_marked_domain_is_started),
 	KUNIT_CASE(a_mark_made_during_a_start_survives),

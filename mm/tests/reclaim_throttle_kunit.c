@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a pass of reclaim does about the dirty pages that it has met.
+ * What a pass of reclaim does about the dirty pages that it has met, and when
+ * reclaim that may not write or unmap makes a new generation of MGLRU.
  *
  * Included by mm/vmscan.c, whose throttle_for_writeback() is tested with a node
  * made up for the purpose and with reclaim_throttle() replaced, so that nobody
@@ -25,6 +26,9 @@ struct throttle_case {
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
+	/* What has come of it so far, of SWAP_CLUSTER_MAX, and how much is left to scan */
+	unsigned int reclaimed;
+	int priority;
 	/* Pages of the node that wait to be written, of 1000 that can be reclaimed */
 	unsigned int pending;
 	/* Bits that an earlier pass has left */
@@ -65,6 +69,10 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "direct, what it met itself does not count", .dirty = 32, .congested = 32,
 	  .taken = 32, .was_node_congested = true, .node_congested = true,
 	  .throttled = NOBODY },
+	{ .name = "direct, goes by the node whatever it has freed", .taken = 8,
+	  .reclaimed = 32, .priority = DEF_PRIORITY, .pending = 501,
+	  .was_node_congested = true, .node_congested = true,
+	  .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "direct, writes to the page cache for a disk", .taken = 32,
 	  .pending = 900, .was_node_congested = true, .node_congested = true,
 	  .local_throttle = true, .throttled = NOBODY },
@@ -92,6 +100,25 @@ static const struct throttle_case throttle_cases[] = {
 	  .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "cgroup, congested before, nothing isolated", .cgroup = true,
 	  .was_cgroup_congested = true, .cgroup_congested = true, .throttled = NOBODY },
+	{ .name = "cgroup, most it met is dirty but enough was freed", .cgroup = true,
+	  .dirty = 40, .congested = 40, .writeback = 40, .taken = 72,
+	  .reclaimed = SWAP_CLUSTER_MAX, .cgroup_congested = true, .throttled = NOBODY },
+	{ .name = "cgroup, most it met is dirty and not enough was freed", .cgroup = true,
+	  .dirty = 40, .congested = 40, .writeback = 40, .taken = 72,
+	  .reclaimed = SWAP_CLUSTER_MAX - 1, .cgroup_congested = true,
+	  .throttled = VMSCAN_THROTTLE_CONGESTED },
+	{ .name = "cgroup, a handful of dirty pages of many", .cgroup = true,
+	  .dirty = SWAP_CLUSTER_MAX - 1, .congested = SWAP_CLUSTER_MAX - 1,
+	  .writeback = SWAP_CLUSTER_MAX - 1, .taken = SWAP_CLUSTER_MAX - 1, .priority = 1,
+	  .cgroup_congested = true, .throttled = NOBODY },
+	{ .name = "cgroup, a handful of dirty pages is all there is", .cgroup = true,
+	  .dirty = 1, .congested = 1, .writeback = 1, .taken = 1,
+	  .cgroup_congested = true, .throttled = VMSCAN_THROTTLE_CONGESTED },
+	{ .name = "cgroup, a cluster of dirty pages of many", .cgroup = true,
+	  .dirty = SWAP_CLUSTER_MAX, .congested = SWAP_CLUSTER_MAX,
+	  .writeback = SWAP_CLUSTER_MAX, .taken = SWAP_CLUSTER_MAX,
+	  .priority = DEF_PRIORITY, .cgroup_congested = true,
+	  .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "memory.reclaim of the root goes by the node", .cgroup = true,
 	  .proactive_root = true, .dirty = 32, .congested = 32, .writeback = 32,
 	  .taken = 32, .cgroup_congested = true, .throttled = NOBODY },
@@ -154,6 +181,9 @@ static void throttle_test(struct kunit *test)
 		.nr.writeback = c->writeback,
 		.nr.immediate = c->immediate,
 		.nr.taken = c->taken,
+		.nr_to_reclaim = SWAP_CLUSTER_MAX,
+		.nr_reclaimed = c->reclaimed,
+		.priority = c->priority,
 		.hibernation_mode = c->hibernation,
 	};
 
@@ -193,8 +223,48 @@ static void throttle_test(struct kunit *test)
 			c->cgroup_congested);
 }
 
+#ifdef CONFIG_LRU_GEN
+/* Whether it ages a lruvec without cold file folios whose youngest generation is that old. */
+static bool ages(struct scan_control *sc, struct lruvec *lruvec, unsigned long age)
+{
+	const unsigned long max_seq = 2 * MAX_NR_GENS;
+
+	lruvec->lrugen.max_seq = max_seq;
+	lruvec->lrugen.min_seq[LRU_GEN_FILE] = max_seq - MIN_NR_GENS + 1;
+	lruvec->lrugen.timestamps[lru_gen_from_seq(max_seq)] = jiffies - age;
+	return should_run_aging(lruvec, max_seq, sc, 0);
+}
+
+static void opportunistic_aging_test(struct kunit *test)
+{
+	struct scan_control boost = { .may_unmap = 1, .priority = DEF_PRIORITY };
+	struct scan_control zone_reclaim = { .may_writepage = 1, .priority = 4 };
+	struct scan_control regular = { .may_writepage = 1, .may_unmap = 1 };
+	struct lruvec *lruvec = kunit_kzalloc(test, sizeof(*lruvec), GFP_KERNEL);
+	const unsigned long min_ttl = READ_ONCE(lru_gen_min_ttl);
+
+	KUNIT_ASSERT_NOT_NULL(test, lruvec);
+	WRITE_ONCE(lru_gen_min_ttl, 0);
+	KUNIT_EXPECT_TRUE(test, ages(&regular, lruvec, 0));
+	KUNIT_EXPECT_FALSE(test, ages(&boost, lruvec, 0));
+	KUNIT_EXPECT_FALSE(test, ages(&zone_reclaim, lruvec, 0));
+	KUNIT_EXPECT_TRUE(test, ages(&boost, lruvec, 2 * HZ));
+	KUNIT_EXPECT_TRUE(test, ages(&zone_reclaim, lruvec, 2 * HZ));
+
+	WRITE_ONCE(lru_gen_min_ttl, 60 * HZ);
+	KUNIT_EXPECT_TRUE(test, ages(&regular, lruvec, 0));
+	KUNIT_EXPECT_FALSE(test, ages(&boost, lruvec, 30 * HZ));
+	KUNIT_EXPECT_FALSE(test, ages(&zone_reclaim, lruvec, 30 * HZ));
+	KUNIT_EXPECT_TRUE(test, ages(&boost, lruvec, 61 * HZ));
+	WRITE_ONCE(lru_gen_min_ttl, min_ttl);
+}
+#endif
+
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
+#ifdef CONFIG_LRU_GEN
+	KUNIT_CASE(opportunistic_aging_test),
+#endif
 	{ }
 };
 

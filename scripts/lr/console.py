@@ -54,7 +54,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 RACE_OF_OTHERS = (
     r"BUG: KCSAN: (?!.*\b(?:kswapd_(?:help|threads|share|scale|under_mark)|(?:collect_helpers|metadata_used_again"
     r"|drain_zone|drain_zone_cpu|drain_zone_has_room|drain_pages_for_alloc|reclaim_mark_flusher|reclaim_start_flushers"
-    r"|wb_start_marked|throttle_for_writeback|mostly_write_pending|opportunistic_reclaim|inode_wait_in_cache"
+    r"|reclaim_start_marked|wb_start_marked|throttle_for_writeback|mostly_write_pending|opportunistic_reclaim|inode_wait_in_cache"
     r"|warn_writeback_in_reclaim|bdev_getblk_ahead|numa_target_\w+)\b))"
 )
 _RACE_END = re.compile(r"={40}")

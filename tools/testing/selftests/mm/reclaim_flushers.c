@@ -197,7 +197,7 @@ static void writer(const char *clean, const char *path, unsigned long *progress)
 	_exit(2);
 }
 
-/* No writer is killed or stuck, whoever starts whose flusher. */
+/* Writers go on, whoever starts whose flusher. One that was killed is started again. */
 static pid_t start_writer(struct scene *s, int i, unsigned long *progress)
 {
 	char clean[PATH_MAX], path[PATH_MAX];

@@ -8,6 +8,7 @@
  *
  * opportunistic: reclaim that may not write, or not unmap, has to find the clean
  * page cache that is there: with vm.zone_reclaim_mode=1, and for a watermark boost.
+ * It kills nobody, and enters no cgroup that memory.low protects.
  *
  * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten.
  * Without it a sparse file under $TMPDIR is used through a loop device. Needs
@@ -602,6 +603,23 @@ static bool punch_cache(struct scene *s, unsigned long mib)
 	return ok;
 }
 
+/* Page cache in a cgroup that memory.low protects; a new one, see empty_cgroups(). */
+static bool fill_protected(struct scene *s)
+{
+	char path[256], used[32];
+	int status;
+	pid_t pid;
+
+	if (rmdir(s->clean) || mkdir(s->clean, 0700) || write_under(s->clean, "memory.low", "max"))
+		return false;
+	pid = fork();
+	if (pid == 0)
+		_exit(write_under(s->clean, "cgroup.procs", "0") || !fill_cache(s, 8));
+	snprintf(path, sizeof(path), "%s/memory.current", s->clean);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && !status &&
+	       !read_text(path, used, sizeof(used)) && atol(used) > (long)MIB;
+}
+
 /* 64 KiB of unmovable memory, which lasts until we end: what a pipe holds. */
 static bool fill_pipe(void)
 {
@@ -671,12 +689,13 @@ TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
 	ASSERT_TRUE(punch_cache(s, mib));
 	/* New ones: those that reclaim has met already stand aside. */
 	ASSERT_TRUE(empty_cgroups(s, true));
+	ASSERT_TRUE(fill_protected(s));
 	was = free_mib();
 	ASSERT_GT(was, (long)mib / 3);
 	/* All is young, but nobody is to be killed for that while memory is free. */
 	for (int i = 0; i < NR_VICTIMS; i++)
 		ASSERT_GT(start_victim(s), 0);
-	write_text("/sys/kernel/mm/lru_gen/min_ttl_ms", "60000");
+	write_text("/sys/kernel/mm/lru_gen/min_ttl_ms", "3600000");
 	kills = read_figure("/proc/vmstat", "oom_kill");
 	ASSERT_EQ(0, write_under(s->tracefs, "events/vmscan/mm_vmscan_balance_pgdat_end/enable",
 				 "1"));
@@ -701,6 +720,8 @@ TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
 	EXPECT_GE(most, block);
 	EXPECT_LT(most, 2 * block);
 	EXPECT_EQ(kills, read_figure("/proc/vmstat", "oom_kill"));
+	/* Nor is a protection broken for it. */
+	EXPECT_EQ(0, figure_under(s->clean, "memory.events", "low"));
 }
 
 TEST_HARNESS_MAIN

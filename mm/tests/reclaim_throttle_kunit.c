@@ -26,9 +26,8 @@ struct throttle_case {
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
-	/* What has come of it so far, of SWAP_CLUSTER_MAX, and how much is left to scan */
+	/* What has come of it so far, of SWAP_CLUSTER_MAX */
 	unsigned int reclaimed;
-	int priority;
 	/* Pages of the node that wait to be written, of 1000 that can be reclaimed */
 	unsigned int pending;
 	/* Bits that an earlier pass has left */
@@ -70,7 +69,7 @@ static const struct throttle_case throttle_cases[] = {
 	  .taken = 32, .was_node_congested = true, .node_congested = true,
 	  .throttled = NOBODY },
 	{ .name = "direct, goes by the node whatever it has freed", .taken = 8,
-	  .reclaimed = 32, .priority = DEF_PRIORITY, .pending = 501,
+	  .reclaimed = 32, .pending = 501,
 	  .was_node_congested = true, .node_congested = true,
 	  .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "direct, writes to the page cache for a disk", .taken = 32,
@@ -107,18 +106,9 @@ static const struct throttle_case throttle_cases[] = {
 	  .dirty = 40, .congested = 40, .writeback = 40, .taken = 72,
 	  .reclaimed = SWAP_CLUSTER_MAX - 1, .cgroup_congested = true,
 	  .throttled = VMSCAN_THROTTLE_CONGESTED },
-	{ .name = "cgroup, a handful of dirty pages of many", .cgroup = true,
-	  .dirty = SWAP_CLUSTER_MAX - 1, .congested = SWAP_CLUSTER_MAX - 1,
-	  .writeback = SWAP_CLUSTER_MAX - 1, .taken = SWAP_CLUSTER_MAX - 1, .priority = 1,
-	  .cgroup_congested = true, .throttled = NOBODY },
-	{ .name = "cgroup, a handful of dirty pages is all there is", .cgroup = true,
+	{ .name = "cgroup, a handful of dirty pages", .cgroup = true,
 	  .dirty = 1, .congested = 1, .writeback = 1, .taken = 1,
 	  .cgroup_congested = true, .throttled = VMSCAN_THROTTLE_CONGESTED },
-	{ .name = "cgroup, a cluster of dirty pages of many", .cgroup = true,
-	  .dirty = SWAP_CLUSTER_MAX, .congested = SWAP_CLUSTER_MAX,
-	  .writeback = SWAP_CLUSTER_MAX, .taken = SWAP_CLUSTER_MAX,
-	  .priority = DEF_PRIORITY, .cgroup_congested = true,
-	  .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "memory.reclaim of the root goes by the node", .cgroup = true,
 	  .proactive_root = true, .dirty = 32, .congested = 32, .writeback = 32,
 	  .taken = 32, .cgroup_congested = true, .throttled = NOBODY },
@@ -183,7 +173,7 @@ static void throttle_test(struct kunit *test)
 		.nr.taken = c->taken,
 		.nr_to_reclaim = SWAP_CLUSTER_MAX,
 		.nr_reclaimed = c->reclaimed,
-		.priority = c->priority,
+		.priority = DEF_PRIORITY,
 		.hibernation_mode = c->hibernation,
 	};
 

@@ -669,13 +669,29 @@ static unsigned long block_pages(void)
 	return pages;
 }
 
+/* Pages that all zones want free beyond their watermarks just now. */
+static unsigned long boosted(void)
+{
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	unsigned long pages, sum = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, " boost %lu", &pages) == 1)
+			sum += pages;
+	}
+	if (f)
+		fclose(f);
+	return sum;
+}
+
 /* A zone that had to mix blocks wants some more memory free, and much is free already. */
 TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
 {
 	struct scene *s = &self->scene;
 	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB, most;
 	const struct rlimit files = { MANY_FILES, MANY_FILES };
-	unsigned long block = block_pages(), pipes = mib * 16 / 5;
+	unsigned long block = block_pages(), pipes = mib * 16 / 5, boost, largest;
 	long was, is, kills;
 	cpu_set_t last;
 	int found;
@@ -706,19 +722,25 @@ TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
 	CPU_ZERO(&last);
 	CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &last);
 	ASSERT_EQ(0, sched_setaffinity(0, sizeof(last), &last));
+	largest = block;
 	for (unsigned long i = 0; i < pipes && i < MANY_FILES / 4 && !passes(s, &most); i++) {
 		ASSERT_TRUE(fill_pipe());
+		boost = boosted();
+		if (boost > largest)
+			largest = boost;
 		usleep(20000);
 	}
 	is = free_mib();
 	found = passes(s, &most);
-	TH_LOG("%d passes freed something, %lu pages at most; %ld MiB were free, then %ld", found,
-	       most, was, is);
+	TH_LOG("%d passes freed something, %lu pages at most, for a boost of %lu at most", found,
+	       most, largest);
+	TH_LOG("%ld MiB were free, then %ld", was, is);
 	/* Far above all watermarks, so that it was not for them. */
 	ASSERT_GT(is, (long)mib / 10);
 	EXPECT_GT(found, 0);
 	EXPECT_GE(most, block);
-	EXPECT_LT(most, 2 * block);
+	/* A busy host lets a second boost come before the pass for the first. */
+	EXPECT_LT(most, largest + block);
 	EXPECT_EQ(kills, read_figure("/proc/vmstat", "oom_kill"));
 	/* Nor is a protection broken for it. */
 	EXPECT_EQ(0, figure_under(s->clean, "memory.events", "low"));

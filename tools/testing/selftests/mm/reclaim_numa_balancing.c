@@ -867,8 +867,8 @@ TEST_F_TIMEOUT(demotion, no_eviction_between_low_and_high, 120)
 	ASSERT_TRUE(start_cold_task(self->shared, &self->task, top, lower, 12 * HUGE));
 	ASSERT_TRUE(fragment(lower, 60 * MIB));
 	ASSERT_TRUE(raise_high_mark(lower));
-	/* For all that may come, or kswapd is woken, and rightly. */
-	ASSERT_GT(best_above(lower, "low"), 13 * (long)HUGE);
+	/* For the pieces that demote() asks for, or kswapd is woken, and rightly. */
+	ASSERT_GT(best_above(lower, "low"), 10 * (long)HUGE);
 	/* The watermarks are those of every node: the top tier's kswapd must sleep on. */
 	ASSERT_GT(best_above(top, "low"), (long)HUGE);
 	EXPECT_EQ(0, demote(self->shared, lower));

@@ -357,20 +357,26 @@ static void end_children(struct scene *s)
 	}
 }
 
-/* Whether kswapd of any node has given up, which earlier tests may leave behind. */
-static bool hopeless(void)
+/* The sum of a figure over all nodes and zones. */
+static unsigned long zoneinfo_sum(const char *name)
 {
 	FILE *f = fopen("/proc/zoneinfo", "r");
-	int given_up, found = 0;
-	char line[256];
+	unsigned long value, sum = 0;
+	char line[256], word[32];
 
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, " node_unreclaimable: %d", &given_up) == 1)
-			found += given_up;
+		if (sscanf(line, " %31s %lu", word, &value) == 2 && !strcmp(word, name))
+			sum += value;
 	}
 	if (f)
 		fclose(f);
-	return found;
+	return sum;
+}
+
+/* Whether kswapd of any node has given up, which earlier tests may leave behind. */
+static bool hopeless(void)
+{
+	return zoneinfo_sum("node_unreclaimable:");
 }
 
 /* Reclaim that succeeds on a node with enough free memory, a cgroup's own too, wakes hope. */
@@ -669,22 +675,6 @@ static unsigned long block_pages(void)
 	return pages;
 }
 
-/* Pages that all zones want free beyond their watermarks just now. */
-static unsigned long boosted(void)
-{
-	FILE *f = fopen("/proc/zoneinfo", "r");
-	unsigned long pages, sum = 0;
-	char line[256];
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, " boost %lu", &pages) == 1)
-			sum += pages;
-	}
-	if (f)
-		fclose(f);
-	return sum;
-}
-
 /* A zone that had to mix blocks wants some more memory free, and much is free already. */
 TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
 {
@@ -725,7 +715,8 @@ TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
 	largest = block;
 	for (unsigned long i = 0; i < pipes && i < MANY_FILES / 4 && !passes(s, &most); i++) {
 		ASSERT_TRUE(fill_pipe());
-		boost = boosted();
+		/* Of all zones together, beyond their watermarks. */
+		boost = zoneinfo_sum("boost");
 		if (boost > largest)
 			largest = boost;
 		usleep(20000);

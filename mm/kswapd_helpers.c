@@ -47,8 +47,10 @@
 #define KSWAPD_CALM_MS		1000
 /* A node that slept for longer has to show its evidence again. */
 #define KSWAPD_FORGET_MS	5000
-/* A helper has to bring at least this part of what a thread did before it. */
+/* A helper has to bring more than this part of what a thread did before it. */
 #define KSWAPD_GAIN_DIVISOR	8
+/* And has to show it again after so many windows under pressure. */
+#define KSWAPD_REVIEW		16
 #define KSWAPD_BACKOFF_MIN	4
 #define KSWAPD_BACKOFF_MAX	64
 
@@ -136,6 +138,7 @@ static void kswapd_scale_give_up(struct kswapd_scale *s)
 	s->backoff = clamp(s->backoff * 2, KSWAPD_BACKOFF_MIN, KSWAPD_BACKOFF_MAX);
 	s->hold = s->backoff;
 	s->probing = false;
+	s->review = false;
 }
 
 /**
@@ -144,9 +147,13 @@ static void kswapd_scale_give_up(struct kswapd_scale *s)
  * @e: the window that has just ended
  *
  * One helper more for each window under pressure, on probation, the first one
- * too: it stays if pages were freed faster with it by at least an eighth of what
+ * too: it stays if pages were freed faster with it by more than an eighth of what
  * a thread did before. If not, it goes, and the next try waits twice as long as
  * the last. None when nothing was freed: more threads do not help there.
+ *
+ * What helped once need not help for ever. After some windows the last helper is
+ * away for one and comes back on probation. If it is not missed, the one before
+ * it is the next to be looked at.
  *
  * A window without pressure changes nothing: pages are freed as fast as they are
  * taken, by all that are at it, which says nothing about who is on probation.
@@ -165,6 +172,7 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 		/* Who was on probation has gone. */
 		s->target = e->max;
 		s->probing = false;
+		s->review = false;
 	}
 	if (e->ended ? e->failed : !e->reclaimed) {
 		if (s->target)
@@ -179,6 +187,7 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 			s->backoff = 0;
 			s->hold = 0;
 			s->probing = false;
+			s->review = false;
 			if (s->target)
 				s->target--;
 		}
@@ -191,15 +200,25 @@ unsigned int kswapd_scale(struct kswapd_scale *s, const struct kswapd_evidence *
 	if (s->probing && s->target) {
 		gain = rate > s->before ? rate - s->before : 0;
 		/* Before this helper there were target threads, the leader among them. */
-		if (gain * s->target * KSWAPD_GAIN_DIVISOR < s->before) {
+		if (gain * s->target * KSWAPD_GAIN_DIVISOR <= s->before) {
 			s->target--;
+			s->windows = s->review ? KSWAPD_REVIEW : 0;
 			kswapd_scale_give_up(s);
 			return s->target;
 		}
-		s->backoff = 0;
+		/* Of one that came back it was known: it says nothing about more. */
+		if (!s->review)
+			s->backoff = 0;
+		s->review = false;
+		s->windows = 0;
+	} else if (s->target && s->windows++ >= KSWAPD_REVIEW) {
+		s->windows = 0;
+		s->review = true;
+		s->target--;
+		return s->target;
 	}
 	s->probing = false;
-	if (s->hold) {
+	if (s->hold && !s->review) {
 		s->hold--;
 		return s->target;
 	}
@@ -529,7 +548,8 @@ void kswapd_help_pause(pg_data_t *pgdat, unsigned long reclaimed)
  * @exhausted: kswapd went through all priorities; if nobody has freed anything
  *	then, the pass has failed
  *
- * Helpers leave within a batch. What they have done is still to be collected.
+ * Helpers leave within a batch, which may have to wait for a swap device or a
+ * filesystem. What they have done is still to be collected.
  *
  * Context: kswapd only. Sleeps.
  */

@@ -71,6 +71,8 @@ struct kswapd_evidence {
  * struct kswapd_scale - what the rule remembers from window to window; all zero at first
  * @target: helpers that may run
  * @probing: the last of them is on probation
+ * @review: it was there before and has to show that it still helps
+ * @windows: under pressure since it has shown that
  * @calm_ms: how long passes have ended without pressure
  * @hold: windows to wait before the next try
  * @backoff: the last wait after a try that gained too little
@@ -82,6 +84,8 @@ struct kswapd_evidence {
 struct kswapd_scale {
 	unsigned int target;
 	bool probing;
+	bool review;
+	unsigned int windows;
 	unsigned int calm_ms;
 	unsigned int hold;
 	unsigned int backoff;

@@ -35,16 +35,14 @@ static inline bool zone_accepts_block(struct zone *zone, unsigned int order)
 #endif
 }
 
-/* A block that an allocation without reclaim can have: it goes down to the min watermark. */
-static inline bool zone_has_block(struct zone *zone, unsigned int order)
+/* A block that can be had while free memory stays above so many pages. */
+static inline bool zone_has_block(struct zone *zone, unsigned int order, unsigned long mark)
 {
-	unsigned long min = min_wmark_pages(zone);
-
-	if (zone_watermark_ok(zone, order, min, ZONE_MOVABLE, ALLOC_CMA))
+	if (zone_watermark_ok(zone, order, mark, ZONE_MOVABLE, ALLOC_CMA))
 		return true;
 	/* Like above, all pages of the block but one are taken as not free. */
 	return zone_accepts_block(zone, order) &&
-	       zone_watermark_ok(zone, 0, min + (1UL << order) - 1, ZONE_MOVABLE, ALLOC_CMA);
+	       zone_watermark_ok(zone, 0, mark + (1UL << order) - 1, ZONE_MOVABLE, ALLOC_CMA);
 }
 
 /**
@@ -52,13 +50,16 @@ static inline bool zone_has_block(struct zone *zone, unsigned int order)
  * @pgdat: The node.
  * @order: The order of the folio.
  * @mark: The watermark above which free memory must stay.
+ * @block_mark: The one above which it must stay where the block is taken from:
+ *	%WMARK_MIN for an allocation that wakes nobody before it goes down to
+ *	that, %WMARK_LOW for one that wakes kswapd there.
  *
  * There is room if one zone has more than @mark left after as many single pages
  * as the folio has are gone, and if there is a free block of its order. The
  * block may be in another zone: the allocation that follows (see
  * misplaced_folio_gfp()) takes it from any zone up to ZONE_MOVABLE that stays
- * above its min watermark, CMA areas included, and uses no reserve. Watermarks
- * are taken with their boost, as the allocation takes them.
+ * above its watermark, CMA areas included, and uses no reserve. Watermarks are
+ * taken with their boost, as the allocation takes them.
  *
  * What holds here is enough for the allocation as a rule. Not if somebody else
  * is faster, as nothing is locked and everything read here may change at once;
@@ -73,7 +74,8 @@ static inline bool zone_has_block(struct zone *zone, unsigned int order)
  */
 static inline enum target_room numa_target_room(struct pglist_data *pgdat,
 						unsigned int order,
-						enum zone_watermarks mark)
+						enum zone_watermarks mark,
+						enum zone_watermarks block_mark)
 {
 	struct zone *zone;
 	int z;
@@ -87,13 +89,14 @@ static inline enum target_room numa_target_room(struct pglist_data *pgdat,
 	}
 	if (z < 0)
 		return TARGET_FULL;
-	/* No watermark is below min: that zone has the page. */
+	/* @block_mark is not above @mark: that zone has the page. */
 	if (!order)
 		return TARGET_HAS_ROOM;
 
 	for (z = pgdat->nr_zones - 1; z >= 0; z--) {
 		zone = &pgdat->node_zones[z];
-		if (managed_zone(zone) && zone_has_block(zone, order))
+		if (managed_zone(zone) &&
+		    zone_has_block(zone, order, wmark_pages(zone, block_mark)))
 			return TARGET_HAS_ROOM;
 	}
 	return TARGET_FRAGMENTED;

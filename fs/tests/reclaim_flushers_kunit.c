@@ -216,8 +216,8 @@ static void a_pending_run_leaves_the_mark(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, marked(wb));
 }
 
-/* PG_dirty comes before the inode is on a list of the flusher. */
-static void a_mark_on_a_clean_device_starts_all(struct kunit *test)
+/* Written since it was met, or not on a list yet: no flusher finds it, nor do others. */
+static void a_mark_on_a_clean_device_starts_nobody(struct kunit *test)
 {
 	struct flushers_test *t = test->priv;
 	struct bdi_writeback *wb = &t->bdi[MET]->wb;
@@ -226,31 +226,39 @@ static void a_mark_on_a_clean_device_starts_all(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
 	reclaim_start_flushers(true);
 	KUNIT_EXPECT_FALSE(test, started(wb));
-	KUNIT_EXPECT_TRUE(test, started(&t->bdi[OTHER]->wb));
-	KUNIT_EXPECT_TRUE(test, marked(wb));
+	KUNIT_EXPECT_FALSE(test, started(&t->bdi[OTHER]->wb));
+	/* Once. The folio is met again, and now its inode can be found. */
+	KUNIT_EXPECT_FALSE(test, marked(wb));
 	make_dirty(wb);
+	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
 	KUNIT_EXPECT_TRUE(test, reclaim_start_marked());
 	KUNIT_EXPECT_TRUE(test, started(wb));
 }
 
-/* When the last inode leaves the lists, what was met is written or being written. */
-static void a_clean_device_loses_its_mark(struct kunit *test)
+/* A device that gets dirty: the mark is from before, and for what is clean by now. */
+static void a_mark_is_not_for_what_comes_later(struct kunit *test)
 {
 	struct flushers_test *t = test->priv;
 	struct bdi_writeback *wb = &t->bdi[MET]->wb;
 
-	spin_lock(&wb->list_lock);
-	list_add(&t->inode->i_io_list, &wb->b_dirty);
-	spin_unlock(&wb->list_lock);
+	make_clean(wb);
+	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
+	KUNIT_EXPECT_TRUE(test, marked(wb));
+	/* Of a block device: it needs no hash. */
+	t->inode->i_mode = S_IFBLK;
+	__mark_inode_dirty(t->inode, I_DIRTY_PAGES);
+	KUNIT_EXPECT_TRUE(test, wb_has_dirty_io(wb));
+	KUNIT_EXPECT_FALSE(test, marked(wb));
+	KUNIT_EXPECT_FALSE(test, reclaim_start_marked());
+	KUNIT_EXPECT_FALSE(test, started(wb));
+
+	/* The last inode leaves the lists: that mark is still good for one walk. */
 	KUNIT_EXPECT_TRUE(test, reclaim_mark_flusher(t->folio));
 	inode_io_list_del(t->inode);
 	KUNIT_EXPECT_FALSE(test, wb_has_dirty_io(wb));
-	KUNIT_EXPECT_FALSE(test, marked(wb));
-
-	/* What is dirty from now on nobody has met. */
-	make_dirty(wb);
-	KUNIT_EXPECT_FALSE(test, reclaim_start_marked());
+	reclaim_start_flushers(true);
 	KUNIT_EXPECT_FALSE(test, started(wb));
+	KUNIT_EXPECT_FALSE(test, started(&t->bdi[OTHER]->wb));
 }
 
 static void folios_that_no_flusher_writes(struct kunit *test)
@@ -384,6 +392,9 @@ static int play_kicker(void *unused)
  * One marks, several kick, one flushes. Whoever has marked a flusher and goes
  * on kicking, without marking again, must see the folio cleaned. Nobody starts
  * all flushers here, which would make up for a mark that is lost.
+ *
+ * Whoever marks here makes sure that the folio is seen dirty before. Reclaim does
+ * not, and meets the folio again instead: see reclaim_mark_flusher().
  */
 static void no_mark_is_lost(struct kunit *test)
 {
@@ -430,8 +441,8 @@ static struct kunit_case reclaim_flushers_cases[] = {
 	KUNIT_CASE(with_a_mark_used_up_all_are_started),
 	KUNIT_CASE(without_the_device_all_are_started),
 	KUNIT_CASE(a_pending_run_leaves_the_mark),
-	KUNIT_CASE(a_mark_on_a_clean_device_starts_all),
-	KUNIT_CASE(a_clean_device_loses_its_mark),
+	KUNIT_CASE(a_mark_on_a_clean_device_starts_nobody),
+	KUNIT_CASE(a_mark_is_not_for_what_comes_later),
 	KUNIT_CASE(folios_that_no_flusher_writes),
 	KUNIT_CASE(only_the_marked_domain_is_started),
 	KUNIT_CASE(a_mark_made_during_a_start_survives),

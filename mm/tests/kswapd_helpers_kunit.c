@@ -52,8 +52,57 @@ static void scale_grows_while_it_helps(struct kunit *test)
 
 	for (unsigned int i = 1; i <= 7; i++)
 		KUNIT_EXPECT_EQ(test, window(&s, 7, 1000 * i, true), i);
-	for (unsigned int i = 0; i < 20; i++)
+	for (unsigned int i = 0; i < 10; i++)
 		KUNIT_EXPECT_EQ(test, window(&s, 7, 8000, true), 7);
+}
+
+/* Who helps stays, but for a window now and then that shows it. */
+static void scale_keeps_who_helps(struct kunit *test)
+{
+	struct kswapd_scale s = {};
+	unsigned int helpers = 0, sum = 0;
+
+	for (unsigned int i = 0; i < 7; i++)
+		helpers = window(&s, 7, 1000 * (1 + helpers), true);
+	for (unsigned int i = 0; i < 1000; i++) {
+		helpers = window(&s, 7, 1000 * (1 + helpers), true);
+		KUNIT_EXPECT_GE(test, helpers, 6);
+		sum += helpers;
+	}
+	KUNIT_EXPECT_GT(test, sum, 6900);
+}
+
+/* Who has helped goes when it does not any more, whatever the rate is then. */
+static void scale_lets_go_who_helps_no_more(struct kunit *test)
+{
+	static const unsigned long rate[] = { 1, 50, 4000, 20000 };
+
+	for (int i = 0; i < ARRAY_SIZE(rate); i++) {
+		struct kswapd_scale s = {};
+		unsigned int helped = 0;
+
+		for (unsigned int n = 1; n <= 7; n++)
+			window(&s, 7, 1000 * n, true);
+		KUNIT_ASSERT_EQ(test, s.target, 7);
+		for (int n = 0; n < 50; n++)
+			window(&s, 7, rate[i], true);
+		KUNIT_EXPECT_LE_MSG(test, s.target, 1, "%lu pages a window", rate[i]);
+		for (int n = 0; n < 1000; n++)
+			helped += window(&s, 7, rate[i], true);
+		KUNIT_EXPECT_LT_MSG(test, helped, 100, "%lu pages a window", rate[i]);
+	}
+}
+
+/* Less than a page a second, a rate of 0, is no reason to keep anybody. */
+static void scale_judges_a_trickle(struct kunit *test)
+{
+	struct kswapd_evidence e = { .max = 15, .ms = 2000, .reclaimed = 1, .pressure = true };
+	struct kswapd_scale s = {};
+	unsigned int helped = 0;
+
+	for (int i = 0; i < 100; i++)
+		helped += kswapd_scale(&s, &e);
+	KUNIT_EXPECT_LT(test, helped, 20);
 }
 
 static void scale_needs_pressure(struct kunit *test)
@@ -109,13 +158,13 @@ static void scale_steps_back_where_nothing_is_gained(struct kunit *test)
 {
 	static const unsigned long rate[] = { 1000, 1900, 1950, 1950, 1950 };
 	struct kswapd_scale s = {};
-	unsigned int helpers = 0, tries = 0;
+	unsigned int helpers = 0, tries = 0;	/* for the second one */
 	int at_one = 0;
 
 	for (int i = 0; i < 1000; i++) {
 		unsigned int next = window(&s, 4, rate[helpers], true);
 
-		tries += next > helpers;
+		tries += next > 1;
 		at_one += next == 1;
 		KUNIT_EXPECT_LE(test, next, 2);
 		helpers = next;
@@ -157,15 +206,17 @@ static void scale_does_not_flap(struct kunit *test)
 		window(&s, 3, 1000 * i, true);
 	last = s.target;
 	for (int i = 0; i < 200; i++) {
-		unsigned int now = window(&s, 3, 4000, i % 2);
+		unsigned int now = window(&s, 3, 1000 * (1 + last), i % 2);
 
+		KUNIT_EXPECT_GE(test, now, 2);
 		changes += now != last;
 		last = now;
 		now = ended(&s, 3, 30, i % 2);
 		changes += now != last;
 		last = now;
 	}
-	KUNIT_EXPECT_EQ(test, changes, 0);
+	/* The last one, away and back again, once in 18 of the 100 windows. */
+	KUNIT_EXPECT_LE(test, changes, 12);
 }
 
 /* Pages a millisecond that this many threads free. */
@@ -220,8 +271,9 @@ static void scale_judges_the_first_helper(struct kunit *test)
 		memset(&s, 0, sizeof(s));
 		KUNIT_EXPECT_LT(test, passes(&s, hindered, max, 1, 20000, 1000), 10);
 		memset(&s, 0, sizeof(s));
-		KUNIT_EXPECT_GT(test, passes(&s, linear, max, 1, 20000, 1000), 95);
-		KUNIT_EXPECT_EQ(test, s.target, max);
+		/* It is away for one window of 18. */
+		KUNIT_EXPECT_GT(test, passes(&s, linear, max, 1, 20000, 1000), 90);
+		KUNIT_EXPECT_GE(test, s.target, max - 1);
 	}
 }
 
@@ -238,7 +290,7 @@ static void scale_judges_across_passes(struct kunit *test)
 		KUNIT_EXPECT_LE_MSG(test, s.target, 1, "%d rounds", rounds[i]);
 		memset(&s, 0, sizeof(s));
 		passes(&s, linear, 7, 4000, rounds[i], 1000);
-		KUNIT_EXPECT_EQ_MSG(test, s.target, 7, "%d rounds", rounds[i]);
+		KUNIT_EXPECT_GE_MSG(test, s.target, 6, "%d rounds", rounds[i]);
 	}
 }
 
@@ -278,6 +330,26 @@ static void the_gap_is_divided(struct kunit *test)
 			KUNIT_EXPECT_LE(test, workers * kswapd_share(gap, workers),
 					gap + workers * SWAP_CLUSTER_MAX);
 	}
+}
+
+/* Free pages are under pressure in the middle between min and low; a boost moves neither. */
+static void a_boost_is_no_pressure(struct kunit *test)
+{
+	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
+	struct zone *zone;
+
+	KUNIT_ASSERT_NOT_NULL(test, pgdat);
+	zone = &pgdat->node_zones[ZONE_NORMAL];
+	pgdat->nr_zones = ZONE_NORMAL + 1;
+	zone->_watermark[WMARK_MIN] = 500;
+	zone->_watermark[WMARK_LOW] = 750;
+	atomic_long_set(&zone->managed_pages, 100000);
+	atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], 626);
+	KUNIT_EXPECT_FALSE(test, kswapd_under_mark(pgdat, ZONE_NORMAL));
+	zone->watermark_boost = 512;
+	KUNIT_EXPECT_FALSE(test, kswapd_under_mark(pgdat, ZONE_NORMAL));
+	atomic_long_set(&zone->vm_stat[NR_FREE_PAGES], 625);
+	KUNIT_EXPECT_TRUE(test, kswapd_under_mark(pgdat, ZONE_NORMAL));
 }
 
 #ifdef CONFIG_LRU_GEN
@@ -377,6 +449,9 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(scale_grows_while_it_helps),
+	KUNIT_CASE(scale_keeps_who_helps),
+	KUNIT_CASE(scale_lets_go_who_helps_no_more),
+	KUNIT_CASE(scale_judges_a_trickle),
 	KUNIT_CASE(scale_needs_pressure),
 	KUNIT_CASE(scale_stops_at_the_ceiling),
 	KUNIT_CASE(scale_is_none_without_progress),
@@ -389,6 +464,7 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(scale_takes_a_lower_ceiling_for_no_verdict),
 	KUNIT_CASE(scale_survives_odd_windows),
 	KUNIT_CASE(the_gap_is_divided),
+	KUNIT_CASE(a_boost_is_no_pressure),
 	KUNIT_CASE(what_settings_are_accepted),
 	KUNIT_CASE(a_failed_start_changes_nothing),
 #ifdef CONFIG_LRU_GEN

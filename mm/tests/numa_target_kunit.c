@@ -117,7 +117,13 @@ static void set_free(struct zone *zone, unsigned long free)
 /* As NUMA balancing asks. */
 static enum target_room balancing_room(struct pglist_data *pgdat, unsigned int order)
 {
-	return numa_target_room(pgdat, order, WMARK_HIGH);
+	return numa_target_room(pgdat, order, WMARK_HIGH, WMARK_MIN);
+}
+
+/* As demotion asks. */
+static enum target_room demotion_room(struct pglist_data *pgdat, unsigned int order)
+{
+	return numa_target_room(pgdat, order, WMARK_LOW, WMARK_LOW);
 }
 
 /* Free memory: the high watermark and the zone's reserve stay, for every order. */
@@ -191,19 +197,19 @@ static void room_by_mark(struct kunit *test)
 		struct pglist_data *pgdat = new_node(test);
 		struct zone *zone = add_zone(pgdat, ZONE_NORMAL, LOW_MARK + taken + 1);
 
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_FULL);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW),
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, demotion_room(pgdat, order),
 				order ? TARGET_FRAGMENTED : TARGET_HAS_ROOM);
 		add_block(test, zone, order, MIGRATE_MOVABLE);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_FULL);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW), TARGET_HAS_ROOM);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, demotion_room(pgdat, order), TARGET_HAS_ROOM);
 		set_free(zone, LOW_MARK + taken);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, demotion_room(pgdat, order), TARGET_FULL);
 		set_free(zone, HIGH_MARK + taken);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_LOW), TARGET_HAS_ROOM);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_FULL);
+		KUNIT_EXPECT_EQ(test, demotion_room(pgdat, order), TARGET_HAS_ROOM);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
 		set_free(zone, HIGH_MARK + taken + 1);
-		KUNIT_EXPECT_EQ(test, numa_target_room(pgdat, order, WMARK_HIGH), TARGET_HAS_ROOM);
+		KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
 	}
 }
 
@@ -236,7 +242,7 @@ static void room_by_managed_zones(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, balancing_room(pgdat, 9), TARGET_FRAGMENTED);
 }
 
-/* Pages in one zone and a block in another are room, if the latter stays above min. */
+/* Pages in one zone and a block in another are room, if the latter stays above its mark. */
 static void room_in_two_zones(struct kunit *test)
 {
 	static const enum zone_type types[] = { ZONE_NORMAL, ZONE_MOVABLE };
@@ -259,8 +265,15 @@ static void room_in_two_zones(struct kunit *test)
 			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
 			block->watermark_boost = 51;
 			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FRAGMENTED);
-			/* A block is not enough without the pages. */
 			block->watermark_boost = 0;
+			/* Below low the allocation of a demotion wakes kswapd first. */
+			set_free(block, spare + LOW_MARK - MIN_MARK);
+			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_HAS_ROOM);
+			KUNIT_EXPECT_EQ(test, demotion_room(pgdat, order), TARGET_FRAGMENTED);
+			set_free(block, spare + LOW_MARK - MIN_MARK + 1);
+			KUNIT_EXPECT_EQ(test, demotion_room(pgdat, order), TARGET_HAS_ROOM);
+			/* A block is not enough without the pages. */
+			set_free(block, spare + 1);
 			set_free(pages, HIGH_MARK);
 			KUNIT_EXPECT_EQ(test, balancing_room(pgdat, order), TARGET_FULL);
 		}

@@ -26,8 +26,9 @@ struct throttle_case {
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
-	/* What has come of it so far, of SWAP_CLUSTER_MAX */
+	/* What it has freed; whether it was the first one */
 	unsigned int reclaimed;
+	bool first;
 	/* Pages of the node that wait to be written, of 1000 that can be reclaimed */
 	unsigned int pending;
 	/* Bits that an earlier pass has left */
@@ -99,13 +100,16 @@ static const struct throttle_case throttle_cases[] = {
 	  .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "cgroup, congested before, nothing isolated", .cgroup = true,
 	  .was_cgroup_congested = true, .cgroup_congested = true, .throttled = NOBODY },
-	{ .name = "cgroup, most it met is dirty but enough was freed", .cgroup = true,
-	  .dirty = 40, .congested = 40, .writeback = 40, .taken = 72,
-	  .reclaimed = SWAP_CLUSTER_MAX, .cgroup_congested = true, .throttled = NOBODY },
-	{ .name = "cgroup, most it met is dirty and not enough was freed", .cgroup = true,
-	  .dirty = 40, .congested = 40, .writeback = 40, .taken = 72,
-	  .reclaimed = SWAP_CLUSTER_MAX - 1, .cgroup_congested = true,
-	  .throttled = VMSCAN_THROTTLE_CONGESTED },
+	{ .name = "cgroup, most it met is dirty but something was freed", .cgroup = true,
+	  .dirty = 31, .congested = 31, .writeback = 31, .taken = 32,
+	  .reclaimed = 1, .cgroup_congested = true, .throttled = NOBODY },
+	{ .name = "cgroup, all the first pass met is dirty", .cgroup = true,
+	  .dirty = 32, .congested = 32, .writeback = 32, .taken = 32,
+	  .first = true, .cgroup_congested = true, .throttled = NOBODY },
+	{ .name = "memory.reclaim of the root, first pass, some freed, node full",
+	  .cgroup = true, .proactive_root = true, .dirty = 1, .congested = 1,
+	  .writeback = 1, .taken = 32, .reclaimed = 1, .first = true, .pending = 501,
+	  .cgroup_congested = true, .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "cgroup, a handful of dirty pages", .cgroup = true,
 	  .dirty = 1, .congested = 1, .writeback = 1, .taken = 1,
 	  .cgroup_congested = true, .throttled = VMSCAN_THROTTLE_CONGESTED },
@@ -171,9 +175,7 @@ static void throttle_test(struct kunit *test)
 		.nr.writeback = c->writeback,
 		.nr.immediate = c->immediate,
 		.nr.taken = c->taken,
-		.nr_to_reclaim = SWAP_CLUSTER_MAX,
-		.nr_reclaimed = c->reclaimed,
-		.priority = DEF_PRIORITY,
+		.priority = c->first ? DEF_PRIORITY : DEF_PRIORITY - 1,
 		.hibernation_mode = c->hibernation,
 	};
 
@@ -200,7 +202,7 @@ static void throttle_test(struct kunit *test)
 		current->flags |= PF_KSWAPD;
 	if (c->local_throttle)
 		current->flags |= PF_LOCAL_THROTTLE;
-	throttle_for_writeback(pgdat, lruvec, &sc);
+	throttle_for_writeback(pgdat, lruvec, &sc, c->reclaimed);
 	current->flags = (current->flags & ~flags_played) | flags;
 	kunit_deactivate_static_stub(test, reclaim_throttle);
 

@@ -17,7 +17,8 @@
 #define EVENT		"writeback/writeback_start"
 #define NR_WRITERS	4
 #define STRESS_SECONDS	8
-#define STALL_SECONDS	8
+/* Nothing else starts a flusher here: a wake-up that is lost is lost for good. */
+#define STALL_SECONDS	20
 
 /* Cgroups, and with two disks also disks. */
 enum { MET, OTHER };
@@ -211,6 +212,17 @@ static pid_t start_writer(struct scene *s, int i, unsigned long *progress)
 	_exit(0);
 }
 
+static unsigned long least(const unsigned long *written)
+{
+	unsigned long least = written[0];
+
+	for (int i = 1; i < NR_WRITERS; i++) {
+		if (written[i] < least)
+			least = written[i];
+	}
+	return least;
+}
+
 TEST_F_TIMEOUT(stress, writers_always_go_on, 120)
 {
 	double end, moved[NR_WRITERS], longest = 0;
@@ -229,7 +241,9 @@ TEST_F_TIMEOUT(stress, writers_always_go_on, 120)
 		self->writer[i] = start_writer(s, i, self->progress);
 		moved[i] = now();
 	}
-	for (end = now() + STRESS_SECONDS; now() < end; nap(200)) {
+	/* As long as it takes all to have gone over their clean pages and their limit. */
+	end = now() + STRESS_SECONDS;
+	while (now() < end || least(was) <= 24) {
 		for (int i = 0; i < NR_WRITERS; i++) {
 			unsigned long is = __atomic_load_n(&self->progress[i], __ATOMIC_RELAXED);
 			int status;
@@ -256,11 +270,10 @@ TEST_F_TIMEOUT(stress, writers_always_go_on, 120)
 		}
 		/* More reclaimers than writers. */
 		cgroup_reclaim(s, poke++ % NR_WRITERS, 2 * MIB);
+		nap(200);
 	}
-	for (int i = 0; i < NR_WRITERS; i++) {
+	for (int i = 0; i < NR_WRITERS; i++)
 		total += was[i];
-		EXPECT_GT(was[i], 24);
-	}
 	/* It was indeed reclaim that had the flushers write. */
 	EXPECT_GT(trace_count(self->trace, "reason=vmscan", NULL, NULL), 0);
 	ksft_print_msg("%lu MiB written, no writer waited longer than %.1f s, %u killed\n",

@@ -148,6 +148,11 @@ def test_selftest_options() -> None:
     assert len(selftest.parse_matrix("", ["reclaim_pcp_drain", "reclaim_numa_balancing"])) == 7
     # Where a case of a program is all that runs by itself, the program runs when it is named.
     assert len(selftest.parse_matrix("", ["reclaim_kswapd_threads"])) == 6
+    # Beside others it runs alone where the machine is made for it; and all do where the machine is named.
+    both = selftest.parse_matrix("", ["reclaim_throttle", "reclaim_kswapd_threads"])
+    assert [cell.runs for cell in both] == [()] * 4 + [("reclaim_kswapd_threads",)] * 2
+    named = selftest.parse_matrix("lru_gen=on,nodes=2,module=1", ["reclaim_throttle", "reclaim_kswapd_threads"])
+    assert [cell.runs for cell in named] == [()]
     assert selftest.parse_matrix("lru_gen=on,nodes=2,tiers=1")[0].tiers
     assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
     assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))

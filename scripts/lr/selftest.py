@@ -42,6 +42,8 @@ class Cell:
     module: bool = False
     # The programs, or cases of them, that run there when none is named; empty: all.
     only: tuple[str, ...] = ()
+    # Of the tests that are named those that run there; empty: all that are named.
+    runs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -53,6 +55,10 @@ class Cell:
     def programs(self) -> set[str]:
         """The programs that have something to run there; none: all."""
         return {word.split(":")[0] for word in self.only}
+
+    def of(self, tests: Sequence[str]) -> tuple[str, ...]:
+        """Those of the tests that the machine is made for; empty where it is made for all."""
+        return tuple(word for word in tests if word.split(":")[0] in self.programs)
 
     @property
     def append(self) -> tuple[str, ...]:
@@ -86,8 +92,8 @@ def parse_matrix(text: str, tests: Sequence[str] = ()) -> tuple[Cell, ...]:
     """Cells by name, separated by blanks; an empty text is all that have something to run of the tests (empty: all)."""
     known = {cell.name: cell for cell in (*MATRIX, *SPECIAL)}
     if not text.split():
-        programs = {word.split(":")[0] for word in tests}
-        return tuple(cell for cell in known.values() if not cell.only or not programs or programs & cell.programs)
+        found = (replace(cell, runs=cell.of(tests)) for cell in known.values())
+        return tuple(cell for cell in found if not cell.only or not tests or cell.runs)
     for word in text.split():
         choice("MATRIX", word, tuple(known))
     return tuple(known[word] for word in text.split())
@@ -150,7 +156,7 @@ def run_selftests(
             disks=DISKS,
             timeout=timeout,
         )
-        outcome = guest.run(layout, spec, command_of(tests or cell.only, cell), on_output)
+        outcome = guest.run(layout, spec, command_of(cell.runs or tests or cell.only, cell), on_output)
         stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
         (results / f"{stem}.ktap").write_text(outcome.output)
         (results / f"{stem}.console").write_text(outcome.console)

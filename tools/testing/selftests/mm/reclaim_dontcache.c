@@ -35,6 +35,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 
 #define NR_FILES	500
 #define NR_FILES_DEMO	4000
@@ -657,21 +658,39 @@ static void let_flushers_write(struct scene *s)
 }
 
 /*
+ * How many inodes of the filesystem were cached: those that go when it does.
+ * Where others come meanwhile, some tens of them, it is too few, even below 0.
+ */
+static bool inodes_left(struct scene *s, long *left)
+{
+	*left = nr_inodes();
+	if (!umount_scratch(s))
+		return false;
+	*left -= nr_inodes();
+	return mount_scratch(s);
+}
+
+/*
  * An inode that waited for its writeback is ordinary prey afterwards. Not at
  * once: it is on the LRU when its last folio is gone, and the shadow entry in
  * the folio's place too. Of nodes full of those reclaim tolerates one for every
- * eight pages that the cgroup's statistics show, and by themselves these lag by
- * seconds; so they are read.
+ * eight pages that the cgroup's statistics show. By themselves these lag by
+ * seconds, so they are read, but by 64 pages a CPU they may lag even then.
  */
 TEST_F_TIMEOUT(dontcache, freed_when_clean, 240)
 {
 	struct scene *s = &self->scene;
+	long allowed = NR_FILES / 10 + get_nprocs() * 64 / 8;
 	int rounds = s->marked ? 300 : 10;
-	long freed = 0;
+	long freed = 0, left = 0;
+	double until;
 
+	if (allowed > NR_FILES / 2)
+		SKIP(return, "so many CPUs that the statistics may hide %d inodes", NR_FILES / 2);
 	reclaim_by_request(s);
 	let_flushers_write(s);
-	for (int i = 0; i < rounds && freed < NR_FILES * 9 / 10; i++) {
+	until = now() + 100;
+	for (int i = 0; i < rounds && freed < NR_FILES * 9 / 10 && now() < until; i++) {
 		/* The folios are charged to A. */
 		write_under(s->cgroup[A], "memory.reclaim", "40M");
 		reclaim_by_request(s);
@@ -679,9 +698,13 @@ TEST_F_TIMEOUT(dontcache, freed_when_clean, 240)
 		freed = s->inodes - nr_inodes();
 		usleep(100000);
 	}
-	ksft_print_msg("%s: %ld of %d inodes freed\n", s->fs, freed, NR_FILES);
+	/* @freed only says when to stop: others' inodes come and go, too. */
+	ASSERT_TRUE(inodes_left(s, &left))
+		TH_LOG("%s", s->why);
+	ksft_print_msg("%s: %ld inodes fewer than the %d files had, %ld left\n", s->fs, freed,
+		       NR_FILES, left);
 	if (s->marked)
-		EXPECT_GE(freed, NR_FILES * 9 / 10);
+		EXPECT_LE(left, allowed);
 	expect_nothing_lost(_metadata, s);
 }
 

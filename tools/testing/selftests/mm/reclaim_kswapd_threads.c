@@ -4,11 +4,12 @@
  *
  * The load is page cache: readers stream through a null_blk device, which
  * costs nothing but memory and the CPU time to reclaim it again. Without
- * /dev/nullb0 those tests are skipped. RECLAIM_DISK_EXT4 names a block device
+ * /dev/nullb0 those tests are skipped. What helpers leave alone is told by the
+ * function tracer and needs cgroup v2, too. RECLAIM_DISK_EXT4 names a block device
  * that may be overwritten, for the test of a node that goes. Needs root.
  */
 #include "kselftest_harness.h"
-#include "reclaim_util.h"
+#include "reclaim_scene.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -82,6 +83,31 @@ static long ticks_of(const char *pid)
 	return ticks;
 }
 
+/* The pids of kswapd and its helpers on all nodes, as tracefs wants them. */
+static int kswapd_pids(char *pids, size_t size)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	size_t len = 0;
+	int n = 0;
+
+	pids[0] = '\0';
+	while (proc && (entry = readdir(proc)) && len + 16 < size) {
+		char path[300], comm[32];
+		int nid;
+
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		if (!isdigit((unsigned char)entry->d_name[0]) ||
+		    read_text(path, comm, sizeof(comm)) || sscanf(comm, "kswapd%d", &nid) != 1)
+			continue;
+		len += snprintf(pids + len, size - len, "%.10s ", entry->d_name);
+		n++;
+	}
+	if (proc)
+		closedir(proc);
+	return n;
+}
+
 /* Count kswapdN and kswapdN:M; M must be one of 1 to helpers. */
 static void count_threads(struct threads *t)
 {
@@ -129,6 +155,9 @@ FIXTURE(kswapd_threads) {
 	pid_t readers[NR_READERS];
 	int blocks[MAX_BLOCKS], nr_blocks;
 	char mnt[64];
+	struct scene scene;
+	pid_t protected;
+	char trace[160];
 };
 
 FIXTURE_SETUP(kswapd_threads)
@@ -159,6 +188,13 @@ static void stop_readers(pid_t *readers)
 FIXTURE_TEARDOWN(kswapd_threads)
 {
 	stop_readers(self->readers);
+	if (self->protected > 0) {
+		kill(self->protected, SIGKILL);
+		waitpid(self->protected, NULL, 0);
+	}
+	trace_close(self->trace);
+	if (self->scene.dir[0])
+		scene_teardown(&self->scene);
 	for (int i = 0; i < self->nr_blocks; i++)
 		write_text(block_file(self->blocks[i], "state"), "online_movable\n");
 	if (self->mnt[0]) {
@@ -342,6 +378,145 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_work_under_load_and_leave, 120)
 	EXPECT_EQ(after[WAKE], later[WAKE]);
 }
 
+/* What must be kswapd's own, by the function that does it; and the mark of a helper's round. */
+static const char * const leaders_own[] = { "shrink_slab", "kswapd_try_clear_hopeless" };
+
+#define ROUND_MARK	"kswapd_helper_shrink"
+
+/* A figure's number in tracepoints: /proc/vmstat has a node's in that order, from the LRUs on. */
+static int figure_number(const char *name)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	int first = -1, line = 0, number = -1;
+	char key[64];
+	long v;
+
+	for (; f && fscanf(f, "%63s %ld", key, &v) == 2; line++) {
+		if (!strcmp(key, "nr_inactive_anon"))
+			first = line;
+		if (!strcmp(key, name))
+			number = line - first;
+	}
+	if (f)
+		fclose(f);
+	return first < 0 ? -1 : number;
+}
+
+static int trace_write(const char *trace, const char *file, const char *text)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", trace, file);
+	return write_text(path, text);
+}
+
+/* Trace those functions of kswapd and its helpers, and their scans of a cgroup. */
+static bool trace_threads(char *trace, size_t size, ino_t cgroup)
+{
+	int item = figure_number("pgscan_kswapd");
+	char filter[96], pids[1024];
+
+	if (!kswapd_pids(pids, sizeof(pids)) || item < 0)
+		return false;
+	snprintf(filter, sizeof(filter), "id == %lu && item == %d", (unsigned long)cgroup, item);
+	if (!trace_open(trace, size, "reclaim_kswapd_threads", "memcg/mod_memcg_lruvec_state",
+			filter))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(leaders_own); i++) {
+		if (shell("echo %s >>%s/set_ftrace_filter", leaders_own[i], trace))
+			return false;
+	}
+	return !shell("echo " ROUND_MARK " >>%s/set_ftrace_filter", trace) &&
+	       !trace_write(trace, "set_event_pid", pids) &&
+	       !trace_write(trace, "set_ftrace_pid", pids) &&
+	       !trace_write(trace, "current_tracer", "function");
+}
+
+/* Recorded lines that have a word, of kswapd's helpers or of kswapd itself. */
+static long traced(const char *trace, const char *word, bool helpers)
+{
+	char path[PATH_MAX], line[512];
+	int nid, helper;
+	long nr = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", trace);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (line[0] != '#' && strstr(line, word))
+			nr += helpers == (sscanf(line, " kswapd%d:%d-", &nid, &helper) == 2);
+	}
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+/* Slab, kswapd's failures, and memory below memory.low. */
+TEST_F_TIMEOUT(kswapd_threads, helpers_leave_the_rest_to_kswapd, 180)
+{
+	long before[NR_COUNTERS], after[NR_COUNTERS], nr;
+	struct stat cgroup;
+	double until;
+	char pid[16];
+
+	if (!scene_setup(&self->scene, "reclaim_kswapd_threads"))
+		SKIP(return, "%s", self->scene.why);
+	if (shell("grep -qw function " TRACING "/available_tracers"))
+		SKIP(return, "no function tracer");
+	if (access(TRACING "/events/memcg/mod_memcg_lruvec_state", F_OK))
+		SKIP(return, "no tracepoint mod_memcg_lruvec_state");
+	if (access("/dev/nullb0", R_OK))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	for (int i = 0; i < MAX_CGROUPS; i++)
+		ASSERT_EQ(0, scene_cgroup(&self->scene, i));
+	ASSERT_EQ(0, cgroup_write(&self->scene, 0, "memory.low", "max"));
+	ASSERT_EQ(0, stat(self->scene.cgroup[0], &cgroup));
+	ASSERT_EQ(0, set_threads(4));
+	ASSERT_TRUE(trace_threads(self->trace, sizeof(self->trace), cgroup.st_ino));
+	read_counters(before);
+	/* A cgroup is protected once it has something when a pass begins. */
+	self->protected = fork_into(&self->scene, 0);
+	if (!self->protected)
+		reader(0, "/dev/nullb0");
+	ASSERT_GT(self->protected, 0);
+	until = now() + 30;
+	while (cgroup_figure(&self->scene, 0, "memory.stat", "file") < (long)(8 * MIB) &&
+	       now() < until)
+		usleep(100000);
+	ASSERT_LT(now(), until);
+	ASSERT_TRUE(start_readers(self->readers));
+	/* Helpers and kswapd have different groups to be at. */
+	for (int i = 0; i < NR_READERS; i++) {
+		snprintf(pid, sizeof(pid), "%d", self->readers[i]);
+		ASSERT_EQ(0, cgroup_write(&self->scene, 1 + i % (MAX_CGROUPS - 1),
+					  "cgroup.procs", pid));
+	}
+	until = now() + 80;
+	do {
+		sleep(1);
+		read_counters(after);
+	} while (after[HELPER_STEAL] - before[HELPER_STEAL] < 50000 && now() < until);
+	ASSERT_EQ(0, trace_write(self->trace, "tracing_on", "0"));
+	EXPECT_EQ(0, waitpid(self->protected, NULL, WNOHANG));
+	stop_readers(self->readers);
+	ksft_print_msg("%ld rounds; kswapd took %ld times of the protected cgroup's %ld KiB\n",
+		       traced(self->trace, ROUND_MARK, true),
+		       traced(self->trace, "memcg_id=", false),
+		       cgroup_figure(&self->scene, 0, "memory.stat", "file") / 1024);
+	EXPECT_GT(after[HELPER_STEAL] - before[HELPER_STEAL], 10000);
+	EXPECT_GT(traced(self->trace, ROUND_MARK, true), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(leaders_own); i++) {
+		EXPECT_GT(traced(self->trace, leaders_own[i], false), 0)
+			TH_LOG("kswapd did not do %s itself", leaders_own[i]);
+		nr = traced(self->trace, leaders_own[i], true);
+		EXPECT_EQ(0, nr)
+			TH_LOG("helpers did %s %ld times", leaders_own[i], nr);
+	}
+	nr = traced(self->trace, "memcg_id=", true);
+	EXPECT_EQ(0, nr)
+		TH_LOG("helpers took of what is protected %ld times", nr);
+}
+
 TEST_F_TIMEOUT(kswapd_threads, one_thread_under_load_has_no_helpers, 60)
 {
 	long before[NR_COUNTERS], after[NR_COUNTERS];
@@ -451,6 +626,15 @@ static bool node_goes(const int *blocks, int nr)
 	return block == nr;
 }
 
+static bool node_comes(const int *blocks, int nr)
+{
+	bool ok = true;
+
+	for (int i = 0; i < nr; i++)
+		ok = !write_text(block_file(blocks[i], "state"), "online_movable\n") && ok;
+	return ok;
+}
+
 static bool node_has_threads(int nid)
 {
 	struct threads t;
@@ -475,6 +659,27 @@ static bool helpers_work(int nid, int seconds)
 			return true;
 	}
 	return false;
+}
+
+/* For who looks into a failure: what the node has free, and whether kswapd has given it up. */
+static void print_node(int nid)
+{
+	char line[128];
+	bool here = false;
+	FILE *f = fopen("/proc/zoneinfo", "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		int node;
+
+		if (sscanf(line, "Node %d,", &node) == 1)
+			here = node == nid;
+		if (here && (strstr(line, "Node") || strstr(line, "free ") ||
+			     strstr(line, "low ") || strstr(line, "active_file") ||
+			     strstr(line, "unreclaimable")))
+			ksft_print_msg("%s", line);
+	}
+	if (f)
+		fclose(f);
 }
 
 /* A large file of holes: its page cache may lie in movable memory, a device's may not. */
@@ -508,6 +713,9 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		SKIP(return, "no node of movable memory only (memhp_default_state=online_movable)");
 	if (!disk)
 		SKIP(return, "no disk that may be overwritten: set RECLAIM_DISK_EXT4");
+	/* An earlier test may have left its kswapd hopeless; who comes anew has forgotten that. */
+	ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks));
+	ASSERT_TRUE(node_comes(self->blocks, self->nr_blocks));
 	strcpy(self->mnt, "/tmp/reclaim-node.XXXXXX");
 	ASSERT_NE(NULL, mkdtemp(self->mnt));
 	path = file_of_holes(disk, self->mnt);
@@ -524,7 +732,11 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		int threads = rounds % 2 ? 4 : 7;
 
 		stolen = read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd");
-		ASSERT_TRUE(helpers_work(nid, 30));
+		if (!helpers_work(nid, 30)) {
+			print_node(nid);
+			ASSERT_TRUE(false)
+				TH_LOG("round %d: node %d's helpers do nothing", rounds, nid);
+		}
 		EXPECT_GT(read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd"), stolen);
 		ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks));
 		for (double until = now() + 2; node_has_threads(nid) && now() < until;)
@@ -534,9 +746,7 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		ASSERT_EQ(0, set_threads(threads));
 		expect_threads(_metadata, threads);
 		EXPECT_FALSE(node_has_threads(nid));
-		for (int i = 0; i < self->nr_blocks; i++)
-			ASSERT_EQ(0, write_text(block_file(self->blocks[i], "state"),
-						"online_movable\n"));
+		ASSERT_TRUE(node_comes(self->blocks, self->nr_blocks));
 		EXPECT_TRUE(node_has_threads(nid));
 		expect_threads(_metadata, threads);
 	}

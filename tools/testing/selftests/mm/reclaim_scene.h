@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tests of dirty data in reclaim share: scratch disks, memory cgroups,
+ * What tests of reclaim share, of dirty data mostly: scratch disks, memory cgroups,
  * settings that leave all writing to reclaim, and counting of tracepoints.
  *
  * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name block devices

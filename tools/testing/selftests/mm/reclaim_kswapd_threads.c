@@ -66,6 +66,8 @@ struct threads {
 	/* CPU time of the helpers, in clock ticks */
 	long ticks[MAX_NODES];
 	int strange;
+	/* of all of them, as tracefs wants them */
+	char pids[1024];
 };
 
 /* A thread's CPU time in the kernel, in clock ticks. */
@@ -83,36 +85,12 @@ static long ticks_of(const char *pid)
 	return ticks;
 }
 
-/* The pids of kswapd and its helpers on all nodes, as tracefs wants them. */
-static int kswapd_pids(char *pids, size_t size)
-{
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-	size_t len = 0;
-	int n = 0;
-
-	pids[0] = '\0';
-	while (proc && (entry = readdir(proc)) && len + 16 < size) {
-		char path[300], comm[32];
-		int nid;
-
-		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
-		if (!isdigit((unsigned char)entry->d_name[0]) ||
-		    read_text(path, comm, sizeof(comm)) || sscanf(comm, "kswapd%d", &nid) != 1)
-			continue;
-		len += snprintf(pids + len, size - len, "%.10s ", entry->d_name);
-		n++;
-	}
-	if (proc)
-		closedir(proc);
-	return n;
-}
-
 /* Count kswapdN and kswapdN:M; M must be one of 1 to helpers. */
 static void count_threads(struct threads *t)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
+	size_t len = 0;
 
 	memset(t, 0, sizeof(*t));
 	while (proc && (entry = readdir(proc))) {
@@ -124,6 +102,9 @@ static void count_threads(struct threads *t)
 		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
 		if (read_text(path, comm, sizeof(comm)) || strncmp(comm, "kswapd", 6))
 			continue;
+		if (len + 16 < sizeof(t->pids))
+			len += snprintf(t->pids + len, sizeof(t->pids) - len, "%.10s ",
+					entry->d_name);
 		if (sscanf(comm, "kswapd%d:%d%c", &nid, &helper, &rest) == 2 &&
 		    nid < MAX_NODES && helper >= 1 && helper < MAX_THREADS) {
 			t->helpers[nid]++;
@@ -185,6 +166,15 @@ static void stop_readers(pid_t *readers)
 	}
 }
 
+static bool node_comes(const int *blocks, int nr)
+{
+	bool ok = true;
+
+	for (int i = 0; i < nr; i++)
+		ok = !write_text(block_file(blocks[i], "state"), "online_movable\n") && ok;
+	return ok;
+}
+
 FIXTURE_TEARDOWN(kswapd_threads)
 {
 	stop_readers(self->readers);
@@ -195,8 +185,7 @@ FIXTURE_TEARDOWN(kswapd_threads)
 	trace_close(self->trace);
 	if (self->scene.dir[0])
 		scene_teardown(&self->scene);
-	for (int i = 0; i < self->nr_blocks; i++)
-		write_text(block_file(self->blocks[i], "state"), "online_movable\n");
+	node_comes(self->blocks, self->nr_blocks);
 	if (self->mnt[0]) {
 		umount(self->mnt);
 		rmdir(self->mnt);
@@ -414,9 +403,11 @@ static int trace_write(const char *trace, const char *file, const char *text)
 static bool trace_threads(char *trace, size_t size, ino_t cgroup)
 {
 	int item = figure_number("pgscan_kswapd");
-	char filter[96], pids[1024];
+	struct threads threads;
+	char filter[96];
 
-	if (!kswapd_pids(pids, sizeof(pids)) || item < 0)
+	count_threads(&threads);
+	if (!threads.pids[0] || item < 0)
 		return false;
 	snprintf(filter, sizeof(filter), "id == %lu && item == %d", (unsigned long)cgroup, item);
 	if (!trace_open(trace, size, "reclaim_kswapd_threads", "memcg/mod_memcg_lruvec_state",
@@ -427,8 +418,8 @@ static bool trace_threads(char *trace, size_t size, ino_t cgroup)
 			return false;
 	}
 	return !shell("echo " ROUND_MARK " >>%s/set_ftrace_filter", trace) &&
-	       !trace_write(trace, "set_event_pid", pids) &&
-	       !trace_write(trace, "set_ftrace_pid", pids) &&
+	       !trace_write(trace, "set_event_pid", threads.pids) &&
+	       !trace_write(trace, "set_ftrace_pid", threads.pids) &&
 	       !trace_write(trace, "current_tracer", "function");
 }
 
@@ -624,15 +615,6 @@ static bool node_goes(const int *blocks, int nr)
 			block++;
 	}
 	return block == nr;
-}
-
-static bool node_comes(const int *blocks, int nr)
-{
-	bool ok = true;
-
-	for (int i = 0; i < nr; i++)
-		ok = !write_text(block_file(blocks[i], "state"), "online_movable\n") && ok;
-	return ok;
 }
 
 static bool node_has_threads(int nid)

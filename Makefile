@@ -9,7 +9,7 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 
 lr := scripts/setup -q && PYTHONPATH=scripts build/venv/bin/python -m lr
 
-.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate mbox test bench report clean
+.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate mbox test bench profile report clean
 
 help: ## this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /  \1\t/' | expand -t 12
@@ -55,8 +55,11 @@ mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANC
 test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
 	@$(lr) test
 
-bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=3 QUICK=1 SHARE=)
+bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=3 QUICK=1 LOCKSTEP=1 QUANTUM=5000)
 	@$(lr) bench
+
+profile: ## instructions by function, thread and CPU, and who waits for which spinlock  (SCENARIO= VARIANT= KERNELS="stock series" ROWS=15)
+	@$(lr) profile
 
 report: ## the lab's samples as one HTML page, build/bench/report.html
 	@$(lr) report

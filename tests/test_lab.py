@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lab's harness: scenario files, kernels named, the order of runs, resuming, slow motion's cgroups."""
+"""The lab's harness: scenario files, kernels named, the order of runs, resuming, being stopped."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lr.guest import Disk, Outcome, Spec
-from lr.lab import estimate, kernels, runner, sample, scenario, slowmotion
-from lr.lab.awake import awake
+from lr.lab import estimate, kernels, runner, sample, scenario
 from lr.lab.kernels import Kernel
+from lr.lab.lockstep import Lockstep
+from lr.lab.qemu import Emulator
 from lr.lab.runner import Job, Options
 from lr.lab.sample import Point, Sample
 from lr.layout import Layout
 from lr.ui import Fail, Progress, clock
+
+LOCKSTEP = Lockstep(Emulator(Path("/q/qemu"), (Path("/q/data"),), "QEMU emulator version 10.0.2"), Path("/p.so"), "d")
 
 TEXT = """
 title = "t"
@@ -35,7 +35,6 @@ seconds = 4
 [machine]
 cpus = 2
 mib = 256
-share = 20
 [[metric]]
 name = "kib"
 title = "KiB"
@@ -63,7 +62,6 @@ def test_a_scenario_file() -> None:
     assert [variant.name for variant in found.variants] == ["a", "b"]
     assert (found.variants[0].lru_gen, found.variants[1].lru_gen) == (False, True)
     assert (found.variants[0].machine.nodes, found.variants[1].machine.nodes) == (1, 2)
-    assert found.variants[1].machine.share == 20
     assert found.quick_seconds == 4
 
 
@@ -131,7 +129,9 @@ def test_what_runs_in_the_guest() -> None:
     job = runner.jobs([one_scenario()], kernels.parse("series:kswapd_threads=4"), Options(1, True))[0]
     command = runner.command_of(job, Options(1, True))
     assert "MODE=read" in command and "LRU_GEN=0" in command and "SETTINGS=kswapd_threads=4" in command
-    assert "SLOW=1" in command and "SLOW=0" in runner.command_of(job, Options(1, True, share=0))
+    assert "LOCKSTEP=0" in command and "LOCKSTEP=1" in runner.command_of(job, Options(1, True, LOCKSTEP))
+    icount = replace(job, variant=replace(job.variant, machine=replace(job.variant.machine, icount=True)))
+    assert "LOCKSTEP=0" in runner.command_of(icount, Options(1, True, LOCKSTEP))
     assert command.endswith("bash bench/workloads/w.sh 3")
 
 
@@ -212,6 +212,47 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert runner.missing(layout, todo, digests, options) == []
 
 
+def test_the_way_of_measuring_makes_a_sample_stale(tmp_path: Path) -> None:
+    job = runner.jobs([one_scenario()], kernels.parse("series"), Options(1, False))[0]
+    ways = (None, LOCKSTEP, replace(LOCKSTEP, quantum=2000), replace(LOCKSTEP, digest="e"))
+    newer = replace(LOCKSTEP, emulator=replace(LOCKSTEP.emulator, version="QEMU emulator version 10.2.0"))
+    found = {runner.digest(Layout(tmp_path), job, "i", Options(1, False, way)) for way in (*ways, newer)}
+    assert len(found) == 5
+
+
+def test_metrics_of_other_values() -> None:
+    text = (
+        TEXT
+        + """
+[[metric]]
+name = "round"
+title = "KiB a round"
+of = "kib"
+per = "rounds"
+[[metric]]
+name = "share"
+title = "%"
+of = "round"
+per = "ceiling"
+times = 100.0
+"""
+    )
+    toy = scenario.parse("toy", text)
+    found = runner.derived(toy, Point("1", {"kib": 8.0, "rounds": 4.0, "ceiling": 5.0})).values
+    assert found["round"] == 2.0 and found["share"] == 40.0
+    assert "round" not in runner.derived(toy, Point("1", {"kib": 8.0, "rounds": 0.0})).values
+    assert "share" not in runner.derived(toy, Point("1", {"kib": 8.0, "rounds": 4.0})).values
+
+
+def test_a_sample_that_misses_a_bar_is_none() -> None:
+    bar = scenario.Bar("loops", "6", "2", 2.97, 3.03)
+    runner.check(bar, (Point("2", {"loops": 100.0}), Point("6", {"loops": 301.0})))
+    with pytest.raises(Fail, match=r"loops of 6 is 2\.900 times that of 2; .* does not hold"):
+        runner.check(bar, (Point("2", {"loops": 100.0}), Point("6", {"loops": 290.0})))
+    with pytest.raises(Fail, match="was not measured"):
+        runner.check(bar, (Point("2", {"loops": 100.0}),))
+
+
 def test_what_makes_a_sample_stale(tmp_path: Path) -> None:
     workloads = tmp_path / "bench" / "workloads"
     workloads.mkdir(parents=True)
@@ -233,7 +274,6 @@ def test_what_makes_a_sample_stale(tmp_path: Path) -> None:
     for old, new in (
         ('"read"', '"mmap"'),
         ("mib = 256", "mib = 512"),
-        ("share = 20", "share = 10"),
         ("seconds = 4", "seconds = 5"),
         ('"1", "3"', '"2", "3"'),
         ('lru_gen = "off"', 'lru_gen = "on"'),
@@ -269,9 +309,9 @@ def test_what_a_run_will_take() -> None:
     assert told[1].split() == ["toy", "9:52", "8", "boots", "of", "2", "variants"]
 
 
-@pytest.mark.parametrize(("options", "minutes"), [(Options(3, False), 235), (Options(1, True), 25)])
+@pytest.mark.parametrize(("options", "minutes"), [(Options(3, False), 175), (Options(1, True), 20)])
 def test_the_full_set_fits_a_night_and_the_quick_one_a_break(options: Options, minutes: int) -> None:
-    """4 hours and 25 minutes are what the lab may take; estimates leave some of it for a slower machine."""
+    """3 hours and 20 minutes are what the lab may take."""
     known = list(scenario.load_all(Layout(Path(__file__).resolve().parents[1])).values())
     todo = runner.jobs(known, kernels.parse("stock series"), options)
     costs = [estimate.cost(job, options, []) for job in todo]
@@ -346,8 +386,8 @@ def test_a_guest_that_measured_nothing_is_a_failure(
     monkeypatch.setattr("lr.guest.run", run)
     job = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))[0]
     with pytest.raises(Fail, match=told):
-        runner.take(Layout(tmp_path), job, tmp_path, Options(1, True, share=0), "d")
-    assert seen[0].mib == 256 and "debug-threads=on" in seen[0].qemu[1]
+        runner.take(Layout(tmp_path), job, tmp_path, Options(1, True), "d")
+    assert seen[0].mib == 256 and seen[0].emulator is None and "nokaslr" not in seen[0].append
 
 
 @pytest.mark.parametrize(("said", "boots"), [("", 2), ("half\n", 1)])
@@ -363,7 +403,7 @@ def test_a_guest_that_goes_away_before_it_said_anything_is_booted_once_more(
     monkeypatch.setattr("lr.guest.run", run)
     job = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))[0]
     with pytest.raises(Fail, match="ended before the command did"):
-        runner.take(Layout(tmp_path), job, tmp_path, Options(1, True, share=0), "d")
+        runner.take(Layout(tmp_path), job, tmp_path, Options(1, True), "d")
     assert len(seen) == boots
 
 
@@ -374,198 +414,14 @@ def test_a_throttled_disk_is_one_for_qemu(tmp_path: Path) -> None:
     assert "throttling.bps-total=5000000" in words[1] and "throttling" not in words[5]
 
 
-def test_slow_motion_refuses_more_than_the_host_has() -> None:
-    slowmotion.check_share(8, 20, 200)
-    with pytest.raises(Fail, match=r"Use share = 11 or less"):
-        slowmotion.check_share(16, 20, 200)
-    with pytest.raises(Fail, match=r"gives 150%: .*\nUse share = 16 or less"):
-        slowmotion.check_share(8, 20, 150)
-
-
-def test_what_the_host_gives_us(tmp_path: Path) -> None:
-    """A container may be limited to less than its CPUs."""
-    cpus = 100 * len(os.sched_getaffinity(0))
-    root = cgroup(tmp_path / "cg")
-    home = cgroup(root / "box", "domain")
-    shares = slowmotion.Shares("v2", home, "lab", root)
-    assert shares.host() == cpus
-    (root / "cpu.max").write_text("max 100000\n")
-    (home / "cpu.max").write_text("50000 100000\n")
-    assert shares.host() == 50
-    old = slowmotion.Shares("v1", tmp_path, "lab")
-    (tmp_path / "cpu.cfs_period_us").write_text("100000\n")
-    (tmp_path / "cpu.cfs_quota_us").write_text("-1\n")
-    assert old.host() == cpus
-    (tmp_path / "cpu.cfs_quota_us").write_text("75000\n")
-    assert old.host() == 75
-
-
-def test_vcpu_threads_in_order(tmp_path: Path) -> None:
-    for thread, name in (("11", "CPU 1/TCG"), ("12", "CPU 0/TCG"), ("10", "qemu-system-x86")):
-        (tmp_path / "9" / "task" / thread).mkdir(parents=True)
-        (tmp_path / "9" / "task" / thread / "comm").write_text(name + "\n")
-    assert slowmotion.vcpu_threads([9, 7], tmp_path) == [12, 11]
-
-
-def test_the_processes_of_a_session(tmp_path: Path) -> None:
-    for pid, session in (("5", "5"), ("6", "5"), ("7", "7")):
-        (tmp_path / pid).mkdir()
-        (tmp_path / pid / "stat").write_text(f"{pid} (a ) b) S 1 5 {session} 0\n")
-    assert sorted(slowmotion.session_processes(5, tmp_path)) == [5, 6]
-
-
-def test_which_cgroup_version_carries_the_cpu_controller() -> None:
-    v1 = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
-    assert slowmotion.cpu_hierarchy(v1, "2:cpu:/x\n0::/\n") == (
-        "v1",
-        Path("/sys/fs/cgroup/cpu"),
-        Path("/sys/fs/cgroup/cpu/x"),
-    )
-    v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
-    assert slowmotion.cpu_hierarchy(v2, "0::/a.slice\n") == (
-        "v2",
-        Path("/sys/fs/cgroup"),
-        Path("/sys/fs/cgroup/a.slice"),
-    )
-    with pytest.raises(Fail, match="SHARE=0"):
-        slowmotion.cpu_hierarchy("", "")
-
-
-def cgroup(path: Path, kind: str = "", controllers: str = "cpu memory", handed: str = "", procs: str = "") -> Path:
-    """A toy folder that looks like a cgroup of version 2; the root has no type."""
-    path.mkdir(exist_ok=True)
-    (path / "cgroup.controllers").write_text(controllers)
-    (path / "cgroup.subtree_control").write_text(handed)
-    (path / "cgroup.procs").write_text(procs)
-    (path / "cgroup.events").write_text(f"populated {1 if procs else 0}\nfrozen 0\n")
-    if kind:
-        (path / "cgroup.type").write_text(kind + "\n")
-    return path
-
-
-def test_shares_in_version_1(tmp_path: Path) -> None:
-    shares = slowmotion.Shares("v1", tmp_path, "lab")
-    shares.apply([1], [2, 3], 20)
-    second = tmp_path / "lab" / "cpu1"
-    assert (second / "cpu.cfs_quota_us").read_text() == "4000"
-    assert (second / "tasks").read_text() == "3"
-    assert (tmp_path / "lab" / "cgroup.procs").read_text() == "1"
-    assert (tmp_path / "lab" / "cpu.shares").read_text() == "262144"
-    # At full speed the guest is one of many again.
-    shares.set(None)
-    assert (tmp_path / "lab" / "cpu.shares").read_text() == "1024"
-
-
-def test_shares_in_version_2_below_the_root(tmp_path: Path) -> None:
-    root = cgroup(tmp_path / "cg", procs="1\n", handed="memory")
-    slowmotion.Shares("v2", root, "lab").apply([1], [2, 3], 20)
-    second = root / "lab" / "cpu1"
-    assert (second / "cpu.max").read_text() == "4000 20000"
-    assert (second / "cgroup.type").read_text() == "threaded"
-    assert (second / "cgroup.threads").read_text() == "3"
-    assert (root / "lab" / "cpu.weight").read_text() == "10000"
-    assert (root / "cgroup.subtree_control").read_text() == "+cpu"
-    assert (root / "lab" / "cgroup.procs").read_text() == "1"
-    assert (root / "lab" / "cgroup.subtree_control").read_text() == "+cpu"
-    assert not (root / "lab" / "cgroup.type").exists()
-
-
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_guest_says_when_it_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    shares = slowmotion.Shares(version, cgroup(tmp_path / "cg"), "lab")
-    monkeypatch.setattr(runner, "session_processes", lambda session: [1])
-    monkeypatch.setattr(runner, "vcpu_threads", lambda pids: [2, 3])
-    throttle = runner._Throttle(shares, 20, 2)
-    name, slow, fast = {"v1": ("cpu.cfs_quota_us", "4000", "-1"), "v2": ("cpu.max", "4000 20000", "max 20000")}[version]
-    file = shares.top / "cpu1" / name
-    seen = []
-    for line in ("hello", "@fast", "@slow", "@fast ", "@value 1 a 2", "@slow"):
-        throttle.line(line)
-        seen.append(file.read_text() if file.exists() else "")
-    assert seen == ["", "", slow, fast, fast, slow]
-    assert throttle.applied and throttle.problem is None
-    monkeypatch.setattr(runner, "vcpu_threads", lambda pids: [2])
-    throttle = runner._Throttle(slowmotion.Shares(version, tmp_path / "cg", "other"), 20, 2)
-    throttle.line("@slow")
-    assert throttle.problem is not None and "found 1 vCPU threads of 2" in str(throttle.problem)
-
-
-def test_a_cgroup_with_processes_is_no_place_for_domains(tmp_path: Path) -> None:
-    """The one above has none, and has handed down the controller."""
-    root = cgroup(tmp_path / "cg", procs="1\n")
-    above = cgroup(root / "slice", "domain", handed="cpu")
-    home = cgroup(above / "scope", "domain", procs="9\n")
-    shares = slowmotion.Shares("v2", home, "lab", root)
-    shares.apply([1], [2], 20)
-    assert (above / "lab" / "cpu0" / "cgroup.threads").read_text() == "2"
-    assert (above / "cgroup.subtree_control").read_text() == "cpu" and shares.lent is None
-
-
-def test_threads_below_our_own_cgroup_when_nothing_else_is_left(tmp_path: Path) -> None:
-    """As in a container: the processes stay where they are, and what was changed is changed back."""
-    home = cgroup(tmp_path / "cg", "domain", procs="1\n9\n")
-    shares = slowmotion.Shares("v2", home, "lab")
-    shares.apply([9], [2], 20)
-    assert (home / "lab" / "cgroup.type").read_text() == "threaded"
-    assert (home / "lab" / "cpu0" / "cpu.max").read_text() == "4000 20000"
-    assert (home / "cgroup.procs").read_text() == "1\n9\n"
-    shares.remove(patience=0)
-    assert (home / "cgroup.subtree_control").read_text() == "-cpu"
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda path: cgroup(path, "domain", procs="9\n", handed="memory"),
-        lambda path: cgroup(path, "domain", procs="9\n", controllers="memory"),
-        lambda path: cgroup(cgroup(path, "domain", procs="9\n") / "busy", "domain", procs="8\n").parent,
-        lambda path: cgroup(path, "threaded", procs="9\n"),
-    ],
-)
-def test_no_place_for_cgroups_is_said(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    with pytest.raises(Fail, match="finds no place"):
-        slowmotion.Shares("v2", make(tmp_path / "cg"), "lab").apply([9], [2], 20)
-
-
-def test_a_process_that_is_over_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_text(self: Path, text: str) -> int:
-        if self.name in ("cgroup.procs", "cgroup.threads"):
-            raise ProcessLookupError(3, "No such process")
-        return len(text)
-
-    root = cgroup(tmp_path / "cg")
-    monkeypatch.setattr(Path, "write_text", write_text)
-    slowmotion.Shares("v2", root, "a").apply([9], [], 20)
-    # A vCPU that is over is: the guest has died.
-    with pytest.raises(Fail, match="No such process"):
-        slowmotion.Shares("v2", root, "b").apply([9], [2], 20)
-
-
-def test_cgroups_of_runs_that_were_killed_go(tmp_path: Path) -> None:
-    gone, ours = tmp_path / "reclaim-lab-a-b-4194305", tmp_path / f"reclaim-lab-a-{os.getpid()}"
-    (gone / "cpu0").mkdir(parents=True)
-    (ours / "cpu0").mkdir(parents=True)
-    slowmotion._sweep([tmp_path])
-    assert list(tmp_path.iterdir()) == [ours]
-
-
 _STOPPED = """
 import sys, types
 from pathlib import Path
 from lr import __main__, guest
-from lr.lab import slowmotion
-
-home = Path(sys.argv[1])
-slowmotion.cpu_hierarchy = lambda mounts, own: ("v1", home, home)
-slowmotion._write = lambda path, text, may_be_over=False: None
 
 def bench(argv):
-    with slowmotion.slow_motion("toy") as shares:
-        def line(text):
-            shares.apply([], [1, 2], 20)
-            print(text, flush=True)
-        toy = "sleep 600 & echo $$ $!; wait"
-        guest._watch(["sh", "-c", toy], 600, line, None)
+    toy = "sleep 600 & echo $$ $!; wait"
+    guest._watch(["sh", "-c", toy], guest.Spec(Path("k")), lambda text: print(text, flush=True))
     return 0
 
 toy = types.ModuleType("toy")
@@ -576,30 +432,11 @@ sys.exit(__main__.main(["bench"]))
 """
 
 
-def test_the_hosts_cpus_are_kept_awake_by_what_runs_last_and_ends_with_us() -> None:
-    def idlers() -> list[int]:
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                words = stat.read_text().rsplit(")", 1)[1].split()
-                # A child's scheduling policy, by its number in the line.
-                if int(words[1]) == os.getpid() and int(words[38]) == os.SCHED_IDLE:
-                    found.append(int(stat.parent.name))
-        return found
-
-    with awake([min(os.sched_getaffinity(0))]):
-        until = time.monotonic() + 10
-        while not idlers() and time.monotonic() < until:
-            time.sleep(0.05)
-        assert len(idlers()) == 1
-    assert not idlers()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_run_that_is_stopped_leaves_no_guest_and_no_cgroup(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_run_that_is_stopped_leaves_no_guest(number: signal.Signals) -> None:
     scripts = Path(__file__).resolve().parents[1] / "scripts"
     run = subprocess.Popen(
-        [sys.executable, "-c", _STOPPED, str(tmp_path)],
+        [sys.executable, "-c", _STOPPED],
         env={**os.environ, "PYTHONPATH": str(scripts)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -607,17 +444,11 @@ def test_a_run_that_is_stopped_leaves_no_guest_and_no_cgroup(tmp_path: Path, num
     assert run.stdout is not None and run.stderr is not None
     with run.stdout, run.stderr:
         guests = [int(word) for word in run.stdout.readline().split()]
-        assert len(guests) == 2 and len(list(tmp_path.glob("reclaim-lab-toy-*/cpu*"))) == 2
+        assert len(guests) == 2
         run.send_signal(number)
         # One more must not stop the cleaning up.
         run.send_signal(signal.SIGTERM)
         assert run.wait(30) == 128 + number, run.stderr.read().decode()
-    assert list(tmp_path.iterdir()) == []
     for pid in guests:
         state = Path(f"/proc/{pid}/stat")
         assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"
-
-
-def test_cgroups_that_can_not_be_written_are_said(tmp_path: Path) -> None:
-    with pytest.raises(Fail, match="SHARE=0"):
-        slowmotion.Shares("v1", tmp_path / "gone", "lab").apply([1], [2], 20)

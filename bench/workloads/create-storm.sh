@@ -138,7 +138,7 @@ run_storm() {
 	done
 	# What is left is full of clean page cache: reclaim is at work from the first file on.
 	dd if="$MNT/hole0" of=/dev/null bs=1M count="$KEEP_MIB" status=none
-	slow
+	slow storm
 	measure_start
 	# Line by line, because the time ends it in the middle of an iteration.
 	timeout "$SECONDS_EACH" stdbuf -oL fs_mark "${dirs[@]}" -D 100 -L 100000 -n $files -S0 -s 0 \
@@ -246,7 +246,7 @@ sample_lists() {
 run_innocents() {
 	local i readers=() sampler lists
 	[ ${#INNOCENTS[@]} -ge 1 ] || die "the point innocents wants a guest of several nodes"
-	slow
+	slow innocents
 	probe quiet_ $(((SECONDS_EACH + 2) / 3))
 	: >$LAB/lists
 	value innocents pcp_before "$(innocent_lists)"
@@ -281,7 +281,7 @@ run_crowd() {
 		pids+=($!)
 	done
 	sleep 3
-	slow
+	slow crowd
 	measure_start
 	sleep "$SECONDS_EACH"
 	measure_stop crowd "${pids[@]}"

@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "lab.h"
+#include "mark.h"
 
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
@@ -365,8 +366,10 @@ int main(int argc, char **argv)
 	blocks = huge_blocks(target);
 	keep("before");
 	faults = hint_faults();
+	MARK(MARK_BEGIN);
 	atomic_store(&shared->go, 1);
 	nap(seconds);
+	MARK(MARK_END);
 	faults = hint_faults() - faults;
 	keep("after");
 	atomic_store(&shared->stop, 1);

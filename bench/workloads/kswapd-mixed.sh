@@ -16,8 +16,8 @@ fail() {
 	exit 1
 }
 
-# word NAME FILE: the value of NAME= in a program's output; nothing if it did not print one. Without a new process: in
-# slow motion each costs a noticeable part of a second.
+# word NAME FILE: the value of NAME= in a program's output; nothing if it did not print one. Without a new process,
+# of which each costs a noticeable part of a second in lockstep.
 word() {
 	local words each
 	while read -ra words; do
@@ -115,14 +115,14 @@ spin_rate() {
 # One hog among tasks that only compute: what does it take from them, and do the reclaim threads take more?
 point_hog_bystanders() {
 	local alone beside short=$((seconds / 2 > 2 ? seconds / 2 : 2)) pids
-	slow
+	slow "$1" alone
 	spins "$short" alone
 	finish "${bystanders[@]}"
 	fast
 	alone=$(spin_rate "$short" alone)
 	fill_cache
 	begin
-	slow
+	slow "$1"
 	"$BIN/freewatch" "$seconds" 10 >$LAB/watch &
 	pids=($!)
 	"$BIN/readers" 1 "$seconds" fadvise /dev/nullb0 >$LAB/hog &
@@ -143,7 +143,7 @@ point_small_task() {
 	local metric pids
 	fill_cache
 	begin
-	slow
+	slow "$1"
 	"$BIN/freewatch" "$seconds" 10 >$LAB/watch &
 	pids=($!)
 	"$BIN/readers" 3 "$seconds" fadvise /dev/nullb1 /dev/nullb2 /dev/nullb3 >$LAB/hog &
@@ -165,7 +165,7 @@ point_metadata() {
 	local pids
 	fill_cache
 	begin
-	slow
+	slow "$1"
 	"$BIN/freewatch" "$seconds" 10 >$LAB/watch &
 	pids=($!)
 	"$BIN/readers" 2 "$seconds" fadvise /dev/nullb4 /dev/nullb5 >$LAB/hog &
@@ -190,7 +190,7 @@ point_zram() {
 	{ mkswap /dev/zram0 >/dev/null && swapon /dev/zram0; } || fail "zram0 can not be swapped to"
 	kib=$(awk '/^MemAvailable:/ { print $2 + 64 * 1024 }' /proc/meminfo)
 	begin
-	slow
+	slow "$1"
 	"$BIN/freewatch" 600 10 >$LAB/watch &
 	watch=$!
 	"$BIN/anon" $((cpus - 2)) "$kib" "$seconds" $watch >$LAB/anon || fail "anon failed"
@@ -206,7 +206,7 @@ point_zram() {
 	echo 1 >/sys/block/zram0/reset
 }
 
-# At full speed, before slow motion begins. Files are made by as few processes as possible: each comes over 9p.
+# At full speed. Files are made by as few processes as possible: each comes over 9p.
 prepare() {
 	local dir
 	mount_scratch mixed /tmp/ext4 || exit 1

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Page-cache readers against kswapd, a stage for each number of readers: direct I/O, page cache that fits, page cache
-# that must be reclaimed. MODE: fadvise, mmap or read. TARGET: null_blk or holes. MEMCGS=1: a cgroup for each reader.
+# Page-cache readers against kswapd, stages for each number of readers: direct I/O, page cache that fits (the ceiling),
+# page cache that must be reclaimed. MODE: fadvise, mmap or read. TARGET: null_blk or holes. MEMCGS=1: a cgroup for each
+# reader. STAGES: which of direct, ceiling and reclaim, all by default.
 # Usage: kswapd-scaling.sh READERS...
 
 . bench/workloads/lib.sh
 
-seconds=${SECONDS_EACH:-15}
+seconds=${SECONDS_EACH:-1}
 mode=${MODE:-fadvise}
 ticks_per_second=$(getconf CLK_TCK)
 
@@ -31,8 +32,8 @@ prepare() {
 	fi
 }
 
-# rate OUTPUT: KiB/s in the line that readers prints; in slow motion all times are the guest's.
-rate() { awk -F'[= ]' '/^kib=/ { printf "%.0f\n", $2 * 1000 / $4 }' <<<"$1"; }
+# kib OUTPUT: the KiB in the line that readers prints.
+kib() { awk -F'[= ]' '/^kib=/ { print $2 }' <<<"$1"; }
 
 # Percent of a CPU that each reader used.
 reader_cpu() { awk -F'[= ]' -v n="$2" '/^kib=/ { printf "%.1f\n", $6 * 100 / $4 / n }' <<<"$1"; }
@@ -54,26 +55,26 @@ system_share() {
 
 stage_direct() {
 	local out
-	slow
-	out=$(READERS_WARM=1 $BIN/readers "$1" $((seconds / 5 + 1)) direct "${paths[@]}") || return 1
+	slow "$1" direct
+	out=$(READERS_WARM=0.1 $BIN/readers "$1" "0.$((seconds * 2))" direct "${paths[@]}") || return 1
 	fast
-	value "$1" direct_rate "$(rate "$out")"
+	value "$1" direct_kib "$(kib "$out")"
 }
 
-# What fits: a sixth of the free memory, copied once.
-stage_cached() {
-	local out kib
+# The same load as long as nothing has to be reclaimed: what the other stage could do at most.
+stage_ceiling() {
+	local out
 	settle
-	kib=$(awk '/^MemFree:/ { print int($2 / 6) }' /proc/meminfo)
 	vmstat_save before
-	slow
-	out=$(READERS_KIB=$kib $BIN/readers "$1" 1 once "${paths[@]}") || return 1
+	slow "$1" ceiling
+	out=$($BIN/readers "$1" "0.$((seconds * 3))" "$mode" "${paths[@]}") || return 1
 	fast
 	vmstat_save after
 	if [ "$(vmstat_delta pgscan_kswapd pgscan_direct)" != 0 ]; then
-		echo "@note $1 readers: reclaim ran in the stage that should be without"
+		echo "@note $1 readers: reclaim ran where there should be none, so there is no ceiling"
+		return
 	fi
-	value "$1" cached_rate "$(rate "$out")"
+	value "$1" ceiling_kib "$(kib "$out")"
 }
 
 # Pages scanned so far, by anybody.
@@ -83,7 +84,7 @@ stage_reclaim() {
 	local out ms node i before readers
 	settle
 	before=$(scanned)
-	READERS_WARM=signal READERS_DIR=$LAB READERS_TICKS=1 \
+	READERS_WARM=signal READERS_DIR=$LAB \
 		$BIN/readers "$1" "$seconds" "$mode" "${paths[@]}" >$LAB/reclaim &
 	readers=$!
 	# At full speed until the memory is full, and for a while more.
@@ -93,15 +94,14 @@ stage_reclaim() {
 	done
 	[ $i -lt 60 ] || echo "@note $1 readers: the memory was not full after half a minute"
 	sleep 2
-	slow
-	sleep 1
+	slow "$1"
+	sleep 0.1
 	kill -USR1 $readers
 	wait $readers || return 1
 	fast
 	out=$(<$LAB/reclaim)
 	ms=$(awk -F'[= ]' '/^kib=/ { print $4 }' <<<"$out")
-	value "$1" rate "$(rate "$out")"
-	value "$1" kib "$(awk -F'[= ]' '/^kib=/ { print $2 }' <<<"$out")"
+	value "$1" kib "$(kib "$out")"
 	# What the readers say they read must be what came in.
 	[ "${TARGET:-null_blk}" = holes ] || awk -v x="$1" -v came="$(vmstat_delta pgpgin)" -F'[= ]' '/^kib=/ {
 		if (came < $2 * 0.95 || came > $2 * 1.05) print "@note", x, "readers: they count", $2, "KiB, pgpgin", came }' <<<"$out"
@@ -114,17 +114,12 @@ stage_reclaim() {
 	value "$1" pgscan_kswapd "$(vmstat_delta pgscan_kswapd)"
 	value "$1" pgscan_direct "$(vmstat_delta pgscan_direct)"
 	vmstat_diff "$1"
-	# Pages stolen for each 100 scanned, second by second.
-	awk -v x="$1" '$1 == "tick" { if (last++ && $3 + $5 > scan) print "@series", x, "efficiency", $2,
-		100 * ($4 + $6 - steal) / ($3 + $5 - scan); scan = $3 + $5; steal = $4 + $6 }' <<<"$out"
 }
 
 paths=()
 prepare
 for readers in "$@"; do
-	if [ "${STAGES:-all}" = all ]; then
-		stage_direct "$readers" || exit 1
-		stage_cached "$readers" || exit 1
-	fi
-	stage_reclaim "$readers" || exit 1
+	for stage in ${STAGES:-direct ceiling reclaim}; do
+		"stage_$stage" "$readers" || exit 1
+	done
 done

@@ -45,16 +45,16 @@ trace_complete() {
 # kswapds: the pids of all kswapd threads, helpers too.
 kswapds() { pgrep '^kswapd[0-9]' || true; }
 
-# From here on the guest runs in slow motion, where the scenario wants that; before and after what is measured it need
-# not. The host answers within milliseconds, and the pause lets the CPUs use up what they had left.
+# slow POINT [NAME]: from here on all CPUs run in lockstep, and what they do is measured, for that point; its figures
+# have NAME_ before them. What comes before and after need not be measured, and goes faster without.
 slow() {
-	[ "${SLOW:-0}" = 1 ] || return 0
-	echo "@slow"
-	sleep 0.5
+	[ "${LOCKSTEP:-0}" = 1 ] || return 0
+	echo "@window $1 ${2:-}"
+	$BIN/mark on
 }
 
 # At full speed again.
-fast() { [ "${SLOW:-0}" != 1 ] || echo "@fast"; }
+fast() { [ "${LOCKSTEP:-0}" != 1 ] || $BIN/mark off; }
 
 # Free what earlier points have left.
 settle() {
@@ -86,10 +86,3 @@ for setting in ${SETTINGS:-}; do
 		exit 1
 	fi
 done
-
-# HELPER_NICE: how nice kswapd's helpers are; a kernel without them has nothing to change.
-if [ -n "${HELPER_NICE:-}" ]; then
-	for pid in $(pgrep '^kswapd[0-9]+:'); do
-		renice -n "$HELPER_NICE" -p "$pid" >/dev/null || exit 1
-	done
-fi

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "lab.h"
+#include "mark.h"
 
 #define MAX_CLIENTS	256
 #define MAX_TICKS	4096
@@ -246,6 +247,7 @@ static int measure(int nr, double seconds, uint64_t interval)
 	}
 	start = now_ns();
 	last = start;
+	MARK(MARK_BEGIN);
 	atomic_store(&shared->go, 1);
 	while (ticks < MAX_TICKS && (ticks + 1) * interval <= seconds * 1e9) {
 		uint64_t at;
@@ -258,6 +260,7 @@ static int measure(int nr, double seconds, uint64_t interval)
 		last = at;
 		ticks++;
 	}
+	MARK(MARK_END);
 	atomic_store(&shared->stop, 1);
 	if (wait_all(nr))
 		return 1;

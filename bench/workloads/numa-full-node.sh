@@ -76,7 +76,7 @@ point_clients() {
 	value "$1" free_mib "$(awk '$1 == "MemFree:" { print int($2 / 1024) }' /proc/meminfo)"
 	value "$1" swapped_before "$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)"
 	value "$1" stalls_before "$(awk '/^allocstall_/ { sum += $2 } END { print sum }' /proc/vmstat)"
-	slow
+	slow "$1"
 	# Let the scanner find the clients before anything counts.
 	"$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" 2 10 >/dev/null || fail "the load failed"
 	read -r ticks system <<<"$(ticks_of "$server")"
@@ -117,7 +117,7 @@ point_huge_folios() {
 	echo 0 >/proc/sys/vm/compact_unevictable_allowed
 	mkdir -p /sys/fs/cgroup/huge-folios
 	last_node=$(printf '%s\n' /sys/devices/system/node/node[0-9]* | sed 's/.*node//' | sort -n | tail -n 1)
-	slow
+	slow "$1"
 	out=$(HUGEFOLIOS_DIR=$LAB HUGEFOLIOS_CGROUP=/sys/fs/cgroup/huge-folios \
 		"$BIN/hugefolios" "$seconds" 0 "$last_node" 80 75) || fail "the huge pages could not be measured"
 	fast

@@ -100,7 +100,7 @@ run_writes() {
 	local point=$1 kind=$2
 	settle
 	vmstat_save before
-	slow
+	slow "$point"
 	case $kind in
 	sync) write_loop conv=fsync ;;
 	async) write_loop ;;
@@ -148,7 +148,7 @@ run_metadata() {
 	before=$(active_file)
 	read=$(kib_read "$device")
 	vmstat_save before
-	slow
+	slow "$point"
 	profile_start
 	(cd "$TARGET/inodes" && seq 1 $STRIDE $((LOOKUPS * STRIDE)) | xargs stat -c %i >/dev/null) || die "stat failed"
 	profile_stop "$point"
@@ -236,8 +236,10 @@ run_rescan() {
 	stream_first
 	added_start "${point#*-}"
 	vmstat_save before
+	slow "$point"
 	"$BIN/rescan" "$SECONDS_EACH" "$TARGET/inodes" "$count" "$stride" "$mib" /dev/nullb1 "${device#/dev/}" >$LAB/said ||
 		die "rescan failed"
+	fast
 	vmstat_save after
 	added_stop "$point"
 	for name in first_kib first_us first_cpu_us second_kib later_kib later_us rounds; do
@@ -285,10 +287,12 @@ beside_stream() {
 	added_start "${point#*-}"
 	before=$(kib_read "$device")
 	vmstat_save before
+	slow "$point"
 	"$BIN/readers" 1 "$SECONDS_EACH" fadvise /dev/nullb1 >$LAB/hog &
 	pids=($!)
 	"$@" >$LAB/said || die "$1 failed"
 	wait "${pids[@]}" || die "readers failed"
+	fast
 	vmstat_save after
 	added_stop "$point"
 	echo 100 >/proc/sys/vm/vfs_cache_pressure

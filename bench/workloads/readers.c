@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "lab.h"
+#include "mark.h"
 
 #define STEP		(1UL << 20)
 #define MAX_READERS	256
@@ -273,6 +274,7 @@ int main(int argc, char **argv)
 	cpu = total_cpu(pids, nr);
 	if (each == ~0UL)
 		start = now();
+	MARK(MARK_BEGIN);
 	if (each != ~0UL) {
 		/* Until all are through, without anybody who polls. */
 		for (int i = 0; i < nr; i++)
@@ -286,6 +288,7 @@ int main(int argc, char **argv)
 	} else {
 		sleep_until_ns((uint64_t)((start + seconds) * 1e9));
 	}
+	MARK(MARK_END);
 	end = now();
 	after = total_kib(nr);
 	/* Those that have ended are in the children's sum. */

@@ -82,7 +82,14 @@ echo 70 >/proc/sys/vm/dirty_background_ratio
 settle
 for point; do
 	case $point in
-	stream-to-usb) vmstat_save before && stream_to_usb "$point" && vmstat_save after && vmstat_diff "$point" ;;
+	stream-to-usb)
+		slow "$point"
+		vmstat_save before
+		stream_to_usb "$point"
+		vmstat_save after
+		fast
+		vmstat_diff "$point"
+		;;
 	*) die "no point $point; there is stream-to-usb" ;;
 	esac
 done

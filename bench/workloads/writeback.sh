@@ -12,7 +12,6 @@ TRACE=/sys/kernel/tracing
 EVENT=$TRACE/events/vmscan/mm_vmscan_throttled
 INSTANCE=$TRACE/instances/lab-writeback
 FS=${FS:-ext4} DISK=${DISK:-fast}
-QUICK=${QUICK:-0}
 RAM_MIB=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 # What the slow disk takes in a second, as writeback.toml limits it, in MiB.
 USB_MIB_S=5
@@ -113,7 +112,7 @@ sample_efficiency() {
 }
 
 measure_start() {
-	slow
+	slow "$1"
 	vmstat_save before
 	TICKS=$(kswapd_ticks)
 	WAIT=$(disk_wait)
@@ -144,15 +143,13 @@ measure_stop() {
 	vmstat_diff "$point"
 }
 
-# How much to write: three times memory on the fast disk; on the slow one what fills the dirty limit (40%) and keeps
+# How much to write: as much as there is memory on the fast disk; on the slow one what fills the dirty limit (40%) and keeps
 # it writing for SECONDS_EACH.
 total_mib() {
 	if [ "$DISK" = usb ]; then
 		echo $((RAM_MIB * 2 / 5 + USB_MIB_S * SECONDS_EACH))
-	elif [ "$QUICK" = 1 ]; then
-		echo "$RAM_MIB"
 	else
-		echo $((RAM_MIB * 3))
+		echo "$RAM_MIB"
 	fi
 }
 

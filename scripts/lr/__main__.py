@@ -25,6 +25,7 @@ VERBS = {
     "ablate": "lr.ablate",
     "test": "lr.alltests",
     "bench": "lr.bench",
+    "profile": "lr.lab.profile",
     "report": "lr.lab.report",
 }
 

@@ -14,6 +14,8 @@ from lr import proc
 from lr.ui import Fail, Progress
 
 ETC_APT = Path("/etc/apt")
+# What else one can do where the base kernel can not be fetched.
+BASE_WAY_OUT = "give it: make tree BASE_TARBALL=linux-7.3.4.tar.xz, or BASE_GIT=path/to/linux REV=v7.3.4"
 _KEYRINGS = tuple(Path("/usr/share/keyrings") / f"debian-archive-keyring.{end}" for end in ("gpg", "pgp"))
 # Suites of Debian's own archive; anything else in the machine's sources is somebody else's.
 _SUITE = re.compile(
@@ -57,7 +59,7 @@ def _deb822_entries(text: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def mirror(etc: Path = ETC_APT) -> str:
+def mirror(etc: Path = ETC_APT, way_out: str = BASE_WAY_OUT) -> str:
     """The Debian mirror that this machine is configured for."""
     entries: list[tuple[str, list[str]]] = []
     parts = etc / "sources.list.d"
@@ -68,10 +70,7 @@ def mirror(etc: Path = ETC_APT) -> str:
     for uri, suites in entries:
         if not uri.startswith("cdrom:") and "security" not in uri and any(_SUITE.match(suite) for suite in suites):
             return uri
-    raise Fail(
-        f"{etc} names no Debian mirror to fetch the base kernel from; "
-        "give it: make tree BASE_TARBALL=linux-7.3.4.tar.xz, or BASE_GIT=path/to/linux REV=v7.3.4"
-    )
+    raise Fail(f"{etc} names no Debian mirror to fetch from; {way_out}")
 
 
 class AptRoot:
@@ -150,7 +149,7 @@ class AptRoot:
                 found.append(Package(fields["Version"], fields["SHA256"], suite))
         return found
 
-    def download(self, package: str, chosen: Package, into: Path) -> Path:
+    def download(self, package: str, chosen: Package, into: Path, way_out: str = BASE_WAY_OUT) -> Path:
         """Fetch one version into an empty folder; apt checks it against the signed index."""
         words = self._words("apt-get", chosen.suite, "-q", "download", f"{package}={chosen.version}")
         with Progress(f"download {package} {chosen.version}") as shown:
@@ -160,7 +159,7 @@ class AptRoot:
             said = [line for line in error.splitlines() if line.startswith("E:")]
             raise Fail(
                 f"download of {package} {chosen.version} failed: {said[0][3:] if said else error.strip()[-200:]}; "
-                "try again, or give BASE_TARBALL= or BASE_GIT= REV="
+                f"try again, or {way_out}"
             )
         return files[0]
 

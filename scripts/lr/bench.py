@@ -7,7 +7,7 @@ import argparse
 import json
 
 from lr import proc
-from lr.lab import estimate, kernels, nulltest, runner, sample, scenario, tables
+from lr.lab import estimate, kernels, lockstep, nulltest, runner, sample, scenario, tables
 from lr.layout import Layout, here
 from lr.options import env, flag, number
 from lr.ui import Fail, Progress, clock, say
@@ -15,7 +15,7 @@ from lr.ui import Fail, Progress, clock, say
 _PAIRS, _PAIRS_QUICK = "3", "1"
 
 
-def _select(layout: Layout, names: str) -> list[scenario.Scenario]:
+def select(layout: Layout, names: str) -> list[scenario.Scenario]:
     """The scenarios named, or all."""
     known = scenario.load_all(layout)
     for name in names.split():
@@ -24,7 +24,7 @@ def _select(layout: Layout, names: str) -> list[scenario.Scenario]:
     return [known[name] for name in names.split() or known]
 
 
-def _variants(chosen: list[scenario.Scenario], names: str) -> tuple[str, ...]:
+def variants(chosen: list[scenario.Scenario], names: str) -> tuple[str, ...]:
     """The variants named; one that no chosen scenario has is a mistake."""
     known = {variant.name for each in chosen for variant in each.variants}
     for name in names.split():
@@ -33,13 +33,13 @@ def _variants(chosen: list[scenario.Scenario], names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
-def _prepare(layout: Layout, chosen: list[scenario.Scenario]) -> None:
+def prepare(layout: Layout, chosen: list[scenario.Scenario]) -> None:
     """What only the lab needs: Debian packages the workloads use, scipy and matplotlib, our own small programs."""
     packages = sorted({package for each in chosen for package in each.packages})
     done = proc.run([layout.root / "scripts" / "setup", "-q", "--bench", *packages], check=False)
     if done.returncode != 0:
         raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
-    kernels.programs(layout, sorted({program for each in chosen for program in each.programs}))
+    kernels.programs(layout, sorted({"mark", *(program for each in chosen for program in each.programs)}))
 
 
 def _remember_order(layout: Layout, name: str, labels: list[str]) -> None:
@@ -56,19 +56,22 @@ def main(argv: list[str]) -> int:
     words.add_argument("--kernels", default=env("KERNELS", "stock series"), help="default: stock series")
     words.add_argument("--quick", default=env("QUICK", "0"), help="1: few points, one pair, no test of significance")
     words.add_argument("--pairs", default=env("PAIRS", ""), help="samples of each kernel; default 3, quick 1")
-    words.add_argument("--share", default=env("SHARE", ""), help="percent of a CPU a vCPU gets; 0: full speed")
+    words.add_argument("--lockstep", default=env("LOCKSTEP", "1"), help="0: at full speed, vCPUs as the host lets them")
+    words.add_argument("--quantum", default=env("QUANTUM", str(lockstep.QUANTUM)), help="instructions of a round")
     words.add_argument("--variant", default=env("VARIANT", ""), help="variants by name; default all, quick: a few")
     options = words.parse_args(argv)
     quick = flag("QUICK", options.quick)
     pairs = number("PAIRS", options.pairs or (_PAIRS_QUICK if quick else _PAIRS), 1, 100)
-    share = number("SHARE", options.share, 0, 100) if options.share else None
+    quantum = number("QUANTUM", options.quantum, *lockstep.QUANTUM_RANGE)
+    wanted = flag("LOCKSTEP", options.lockstep)
     layout = here()
     whole = Progress("bench")
-    chosen, columns = _select(layout, options.scenario), kernels.parse(options.kernels)
-    _prepare(layout, chosen)
+    chosen, columns = select(layout, options.scenario), kernels.parse(options.kernels)
+    prepare(layout, chosen)
+    method = lockstep.prepare(layout, quantum) if wanted else None
     images = kernels.images(layout, columns)
     digests = {what: kernels.digest(image) for what, image in images.items()}
-    asked = runner.Options(pairs, quick, share, _variants(chosen, options.variant))
+    asked = runner.Options(pairs, quick, method, variants(chosen, options.variant))
     todo = runner.jobs(chosen, columns, asked)
     left = runner.missing(layout, todo, digests, asked)
     known = sample.read_all(layout.build / "bench")

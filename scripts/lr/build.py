@@ -29,7 +29,8 @@ _ERROR = re.compile(r"(?:\berror: |\*\*\* |undefined reference|fatal error:|No r
 # What make hands down from our own Makefile; in the kernel's makefiles these names would mean something else.
 _NOT_FOR_KERNEL = frozenset(
     "MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES KERNEL DEBUG RUN CPUS MEM NODES DISK TIMEOUT FILTER "
-    "TEST MATRIX SCENARIO VARIANT KERNELS PAIRS QUICK SHARE SECTION TRAILERS REV FORCE WHERE ABLATION "
+    "TEST MATRIX SCENARIO VARIANT KERNELS PAIRS QUICK LOCKSTEP QUANTUM ROWS SECTION TRAILERS REV FORCE WHERE "
+    "ABLATION "
     "ARCH O V W C".split()
 )
 # Why not plain `ccache gcc` is said there.

@@ -74,6 +74,9 @@ class Spec:
     tiers: bool = False
     # More for QEMU.
     qemu: tuple[str, ...] = ()
+    # Another QEMU than the system's, and what its environment has beside ours.
+    emulator: Path | None = None
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,7 @@ def _arguments(layout: Layout, spec: Spec, qemu: list[str], command: str | None)
     words += ["--cpus", smp_argument(spec.cpus, with_cpus), "--memory", f"{spec.mib}M"]
     words += node_arguments(spec.mib, spec.cpus, spec.nodes, spec.tiers)
     qemu = [*(tier_arguments(spec.nodes) if spec.tiers else []), *qemu]
+    words += ["--qemu-bin", str(spec.emulator)] if spec.emulator else []
     words += [] if _use_kvm() else ["--disable-kvm"]
     for folder in ("/etc", "/lib", "/home", "/opt", "/srv", "/usr", "/var", "/tmp"):
         words += ["--overlay-rwdir", folder]
@@ -263,12 +267,8 @@ def run(
     spec: Spec,
     command: str,
     on_output: Callable[[str], None] | None = None,
-    on_start: Callable[[int], None] | None = None,
 ) -> Outcome:
-    """Boot, run one bash command with its stderr in its stdout, switch off. Each line goes to on_output at once.
-
-    on_start gets the session id of the guest's processes before the first line.
-    """
+    """Boot, run one bash command with its stderr in its stdout, switch off. Each line goes to on_output at once."""
     with _folder(layout) as folder:
         # A file, because the kernel's command line holds 2047 characters only.
         script = folder / "command"
@@ -276,22 +276,21 @@ def run(
         inside = Path(GUEST_ROOT) / script.relative_to(layout.root)
         qemu = [*_disks(folder, spec.disks), *spec.qemu]
         words = _arguments(layout, spec, qemu, f"bash {inside}")
-        outcome = _watch(words, spec.timeout, on_output, on_start)
+        outcome = _watch(words, spec, on_output)
         if outcome.ended == "unbooted":
             # Nothing of the command has run. A kernel that can not boot does not the second time, either.
             last = " / ".join(outcome.console.strip().splitlines()[-2:])
             notice(f"a guest did not come to its command in {_BOOT} s, the console ended with: {last}; once more")
-            outcome = _watch(words, spec.timeout, on_output, on_start)
+            outcome = _watch(words, spec, on_output)
         return outcome
 
 
 def _watch(
     words: list[str],
-    timeout: int,
+    spec: Spec,
     on_output: Callable[[str], None] | None,
-    on_start: Callable[[int], None] | None,
 ) -> Outcome:
-    start = time.monotonic()
+    start, timeout = time.monotonic(), spec.timeout
     child: subprocess.Popen[bytes] | None = None
     readers: list[threading.Thread] = []
     output: list[str] = []
@@ -301,10 +300,8 @@ def _watch(
     try:
         # Nobody else knows of the child and its readers: no signal may come before `finally` can end them.
         with stop.held():
-            child = _start(words)
+            child = _start(words, spec.environment)
             assert child.stdout is not None and child.stderr is not None
-            if on_start is not None:
-                on_start(child.pid)
             for stream, into, on_line in ((child.stdout, output, on_output), (child.stderr, console, None)):
                 readers.append(threading.Thread(target=_read, args=(stream, into, on_line, begun), daemon=True))
                 readers[-1].start()
@@ -315,7 +312,7 @@ def _watch(
     finally:
         if child is not None:
             _end(child)
-        # Also when we are being stopped: what a reader does with a line (slow motion) must be over when we go on.
+        # Also when we are being stopped: what a reader does with a line must be over when we go on.
         for reader in readers:
             reader.join(10)
     text, said = clean("".join(console)), clean("".join(output))
@@ -340,12 +337,17 @@ def _wait(child: subprocess.Popen[bytes], timeout: int, begun: threading.Event) 
         child.wait(timeout - _BOOT)
 
 
-def _start(words: list[str]) -> subprocess.Popen[bytes]:
+def _start(words: list[str], environment: tuple[tuple[str, str], ...]) -> subprocess.Popen[bytes]:
     try:
         # Pipes, not files: QEMU opens /proc/self/fd/1 several times, which would overwrite a file. A session of its
         # own, so that what we end is exactly what we started.
         return subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, **dict(environment)},
         )
     except FileNotFoundError as exc:
         raise Fail(f"{words[0]}: not found; run `make setup`") from exc

@@ -66,9 +66,16 @@ def images(layout: Layout, kernels: Sequence[Kernel]) -> dict[str, Path]:
             image = build.ensure(layout, kernel.what).image
         kept = folder / f"{kernel.what.replace(':', '-')}-{digest(image)[:12]}"
         if not kept.exists():
+            # The map first: an image that is kept has one.
+            shutil.copyfile(image.resolve().parents[3] / "System.map", system_map(kept))
             shutil.copyfile(image, kept)
         found[kernel.what] = kept
     return found
+
+
+def system_map(image: Path) -> Path:
+    """Where a kept image's functions and their addresses are."""
+    return image.with_name(f"{image.name}.map")
 
 
 def digest(path: Path) -> str:
@@ -85,4 +92,5 @@ def programs(layout: Layout, names: Sequence[str]) -> None:
         if not source.exists():
             raise Fail(f"bench/workloads/{name}.c: a scenario names this program, and it is not there")
         words = ["gcc", "-O2", "-Wall", "-Wextra", "-static", "-D_GNU_SOURCE"]
+        words.append(f"-I{layout.root / 'bench' / 'lockstep'}")
         proc.run([*words, "-o", str(folder / name), str(source), "-lpthread"])

@@ -4,34 +4,31 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lr import console, guest
 from lr.guest import Disk, Spec
+from lr.lab import lockstep as locksteps
 from lr.lab import sample as samples
-from lr.lab.awake import awake
-from lr.lab.kernels import Kernel
-from lr.lab.sample import Sample
-from lr.lab.scenario import Scenario, Variant, points_of
-from lr.lab.slowmotion import Shares, check_share, session_processes, slow_motion, vcpu_threads
+from lr.lab.kernels import Kernel, system_map
+from lr.lab.lockstep import Lockstep
+from lr.lab.sample import Point, Sample
+from lr.lab.scenario import Bar, Scenario, Variant, points_of
 from lr.layout import Layout
 from lr.ui import Fail, Progress, notice
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a run of the lab was asked for; share None means as the scenario says."""
+    """What a run of the lab was asked for; lockstep None: at full speed, where vCPUs take turns on the host's CPUs."""
 
     pairs: int
     quick: bool
-    share: int | None = None
+    lockstep: Lockstep | None = None
     # Names; empty: all, or in a quick run the quick ones.
     variants: tuple[str, ...] = ()
 
@@ -82,9 +79,9 @@ def seconds_each(scenario: Scenario, quick: bool) -> int:
     return scenario.quick_seconds if quick else scenario.seconds
 
 
-def share_of(job: Job, options: Options) -> int:
-    """What each vCPU gets of a host CPU while it is measured, in percent; 0: as much as there is."""
-    return job.variant.machine.share if options.share is None else options.share
+def lockstep_of(job: Job, options: Options) -> Lockstep | None:
+    """What the job's guest runs in; none where the guest's clock counts instructions."""
+    return None if job.variant.machine.icount else options.lockstep
 
 
 def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str:
@@ -100,11 +97,10 @@ def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str
     for path in files:
         if path.exists():
             whole.update(path.read_bytes() + b"\0")
-    # Samples of slow motion from before the host's CPUs were kept awake are of another kind.
-    method = ("awake",) if share_of(job, options) else ()
+    method = lockstep_of(job, options)
     guest = (job.variant.machine, scenario.disks, scenario.packages, scenario.vmstat)
-    told = tuple(metric.name for metric in scenario.metrics)
-    words = (image_digest, command_of(job, options), repr(guest), repr(told), str(options.share), *method)
+    told = tuple((metric.name, metric.of, metric.per, metric.times) for metric in scenario.metrics)
+    words = (image_digest, command_of(job, options), repr(guest), repr(told), method.identity if method else "")
     whole.update("\0".join(words).encode())
     return whole.hexdigest()
 
@@ -115,7 +111,7 @@ def command_of(job: Job, options: Options) -> str:
         **job.variant.env,
         "LRU_GEN": "1" if job.variant.lru_gen else "0",
         "QUICK": "1" if options.quick else "0",
-        "SLOW": "1" if share_of(job, options) else "0",
+        "LOCKSTEP": "1" if lockstep_of(job, options) else "0",
         "SECONDS_EACH": str(seconds_each(job.scenario, options.quick)),
         "SETTINGS": " ".join(job.kernel.settings),
     }
@@ -124,84 +120,63 @@ def command_of(job: Job, options: Options) -> str:
     return " ".join([*environment, "bash", f"bench/workloads/{job.scenario.workload}", *points])
 
 
-class _Throttle:
-    """Puts a guest into slow motion and out of it when it says so; keeps what went wrong for the main thread."""
-
-    def __init__(self, shares: Shares | None, share: int, cpus: int) -> None:
-        self.shares, self.share, self.cpus = shares, share, cpus
-        self.session = 0
-        self.problem: Fail | None = None
-        self.applied = False
-
-    def started(self, session: int) -> None:
-        self.session = session
-
-    def line(self, text: str) -> None:
-        word = text.strip()
-        if word not in ("@slow", "@fast") or self.shares is None or self.problem is not None:
-            return
-        try:
-            if word == "@fast" or self.applied:
-                self.shares.set(self.share if word == "@slow" else None)
-                return
-            self.applied = True
-            pids = session_processes(self.session)
-            threads = vcpu_threads(pids)
-            if len(threads) != self.cpus:
-                raise Fail(f"slow motion found {len(threads)} vCPU threads of {self.cpus}; is this QEMU too old?")
-            self.shares.apply(pids, threads, self.share)
-        except Fail as exc:
-            self.problem = exc
-
-
-def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: str) -> Sample:
-    """One sample: boot, run, read. Fails when the guest did, or printed nothing that the scenario wants."""
+def boot(
+    layout: Layout, job: Job, image: Path, options: Options, out: Path, profile: bool = False
+) -> tuple[guest.Outcome, list[locksteps.Window]]:
+    """Run the workload in a guest; what lockstep measured goes to the file `out`. Fails when the workload did."""
     machine = job.variant.machine
-    share = share_of(job, options)
+    method = lockstep_of(job, options)
+    qemu: tuple[str, ...] = ("-icount", "shift=0,sleep=off") if machine.icount else ()
+    if method:
+        qemu = (*qemu, *method.options(machine.us, system_map(image), out, profile))
     spec = Spec(
         image,
         cpus=machine.cpus,
         mib=machine.mib,
         nodes=machine.nodes,
         disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
-        append=machine.append,
+        append=(*machine.append, *(locksteps.KERNEL_OPTIONS if method else ())),
         timeout=job.scenario.timeout,
-        qemu=("-name", "lab,debug-threads=on", *(("-icount", "shift=0,sleep=off") if machine.icount else ())),
+        qemu=qemu,
+        emulator=method.emulator.program if method else None,
+        environment=method.environment if method else (),
     )
-    remarks: list[str] = []
-    with ExitStack() as stack:
-        shares = None
-        if share:
-            shares = stack.enter_context(slow_motion(job.scenario.name))
-            host, cpus = shares.host(), os.sched_getaffinity(0)
-            check_share(machine.cpus, share, host)
-            # Where a limit holds for all of us it would be used up; in v2 they would run in another cgroup than the
-            # guest, and not last.
-            if shares.version == "v1" and host >= 100 * len(cpus):
-                stack.enter_context(awake(cpus))
-            else:
-                remarks.append("the host's CPUs were not kept awake: many vCPUs may do up to 7% more than they should")
-        throttle = _Throttle(shares, share, machine.cpus)
-        started = time.strftime("%Y-%m-%dT%H:%M:%S")
-        boot = partial(guest.run, layout, spec, command_of(job, options), throttle.line, throttle.started)
-        outcome = boot()
-        if outcome.ended == "died" and not outcome.output:
-            # Rarely QEMU goes away while the guest boots. Here that is no verdict on the kernel, as in a test.
-            notice(f"{job.label}: {outcome.story(2)}\nonce more")
-            outcome = boot()
-    if throttle.problem is not None:
-        raise throttle.problem
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.unlink(missing_ok=True)
+    outcome = guest.run(layout, spec, command_of(job, options))
+    if outcome.ended == "died" and not outcome.output:
+        # Rarely QEMU goes away while the guest boots. Here that is no verdict on the kernel, as in a test.
+        notice(f"{job.label}: {outcome.story(2)}\nonce more")
+        outcome = guest.run(layout, spec, command_of(job, options))
     if not outcome.ok:
         why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)
         tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
         raise Fail(f"{job.label}: {why}\n  {tail}")
-    if share and not throttle.applied:
-        raise Fail(f"{job.label}: the workload never said @slow, so it did not run in slow motion")
+    return outcome, locksteps.read(out.read_text()) if method else []
+
+
+def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: str) -> Sample:
+    """One sample: boot, run, read. Fails when the guest did, or printed nothing that the scenario wants."""
+    name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair, options.quick)
+    path = samples.path_of(layout.build / "bench", *name)
+    started = time.strftime("%Y-%m-%dT%H:%M:%S")
+    outcome, windows = boot(layout, job, image, options, path.with_suffix(".lockstep"))
+    path.with_suffix(".console").write_text(outcome.console)
     points, notes = samples.read_points(outcome.output)
+    if lockstep_of(job, options):
+        try:
+            measured = locksteps.by_point(outcome.output, windows)
+        except Fail as exc:
+            raise Fail(f"{job.label}: {exc}") from exc
+        points = tuple(replace(point, values={**point.values, **_measured(measured, point.x)}) for point in points)
+    points = tuple(derived(job.scenario, point) for point in points)
     wanted = set(points_of(job.scenario, job.variant, options.quick))
     missing = wanted - {point.x for point in points}
     if missing:
         raise Fail(f"{job.label}: no value came for {', '.join(sorted(missing))}")
+    for bar in job.scenario.bars:
+        if lockstep_of(job, options):
+            check(bar, points)
     findings = tuple(f"console: {finding.kind}" for finding in console.scan(outcome.console, ()))
     return Sample(
         scenario=job.scenario.name,
@@ -212,10 +187,43 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         started=started,
         seconds=round(outcome.seconds, 1),
         points=points,
-        notes=(*notes, *remarks, *findings),
+        notes=(*notes, *findings),
         quick=options.quick,
         seconds_each=seconds_each(job.scenario, options.quick),
     )
+
+
+def derived(scenario: Scenario, point: Point) -> Point:
+    """The point with the metrics that are made of its values."""
+    values = dict(point.values)
+    for metric in scenario.metrics:
+        found = metric.value(values)
+        if found is not None:
+            values[metric.name] = found
+    return replace(point, values=values)
+
+
+def check(bar: Bar, points: Sequence[Point]) -> None:
+    """Fail if a sample misses a bar of its scenario."""
+    found = {point.x: point.values[bar.metric] for point in points if bar.metric in point.values}
+    if bar.x not in found or not found.get(bar.base):
+        raise Fail(f"{bar.metric} of {bar.x} and {bar.base} was not measured")
+    ratio = found[bar.x] / found[bar.base]
+    if not bar.low <= ratio <= bar.high:
+        raise Fail(
+            f"{bar.metric} of {bar.x} is {ratio:.3f} times that of {bar.base}; {bar.low} to {bar.high} is expected: "
+            "lockstep does not hold here, and no sample of this machine means anything"
+        )
+
+
+def _measured(found: Mapping[tuple[str, str], Sequence[locksteps.Window]], x: str) -> dict[str, float]:
+    """What lockstep measured at a point, under each of the names that the workload gave."""
+    return {
+        name: value
+        for (point, what), windows in found.items()
+        if point == x
+        for name, value in locksteps.values(windows, what).items()
+    }
 
 
 def kept(layout: Layout, job: Job, digests: Mapping[str, str], options: Options) -> Sample | None:

@@ -21,15 +21,15 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*$")
 
 @dataclass(frozen=True)
 class Machine:
-    """The guest: share is what each vCPU gets of a host CPU in percent, 0 full speed (no slow motion).
+    """The guest; us is what a round of lockstep is on its clock: 50 are a CPU of 100 million instructions a second.
 
-    icount: its clock counts instructions, one a nanosecond; for one CPU, as they take turns then.
+    icount: its clock counts instructions, one a nanosecond; for one CPU, as they take turns then. Without lockstep.
     """
 
     cpus: int = 4
     mib: int = 1024
     nodes: int = 1
-    share: int = 0
+    us: int = 250
     icount: bool = False
     append: tuple[str, ...] = ()
 
@@ -61,13 +61,39 @@ class Variant:
 
 @dataclass(frozen=True)
 class Metric:
-    """A value that the workload prints for each point; digits after the decimal point in tables."""
+    """A value of each point, from the workload or from lockstep; digits after the decimal point in tables.
+
+    of: the value's name, if not the metric's own; per: the value that it is divided by, as in KiB a round; times: a
+    factor, as for percent. Both may be metrics that come before.
+    """
 
     name: str
     title: str
+    of: str = ""
+    per: str = ""
+    times: float = 1.0
     better: Better = "neither"
     digits: int = 0
     plot: bool = False
+
+    def value(self, values: Mapping[str, float]) -> float | None:
+        """The metric of a point with these values; None if one that is needed was not measured, or is 0 below."""
+        found = values.get(self.of or self.name)
+        if found is None or not self.per:
+            return found if found is None else found * self.times
+        base = values.get(self.per)
+        return found * self.times / base if base else None
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a sample must show, or it is none: a metric at point x is low to high times the same at point base."""
+
+    metric: str
+    x: str
+    base: str
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -104,6 +130,7 @@ class Scenario:
     packages: tuple[str, ...] = ()
     vmstat: tuple[str, ...] = ()
     seed_tables: tuple[SeedTable, ...] = ()
+    bars: tuple[Bar, ...] = ()
     timeout: int = 900
     beside: int = 5
     once: bool = False
@@ -152,6 +179,7 @@ def parse(name: str, text: str) -> Scenario:
     table.setdefault("quick_points", table.get("points", []))
     table.setdefault("quick_seconds", table.get("seconds", 0))
     whole = {"name": name, "metrics": metrics, "disks": disks, "variants": tuple(variants), "seed_tables": tuple(seeds)}
+    whole["bars"] = tuple(_take(f"{where}: bar", Bar, raw) for raw in table.pop("bar", []))
     found: Scenario = _take(where, Scenario, {**table, **whole})
     if not found.points or not set(found.quick_points) <= set(found.points):
         raise Fail(f"{where}: points is empty, or quick_points names one that points lacks")

@@ -178,8 +178,7 @@ def legend(kernels: Sequence[str]) -> str:
     base = kernels[0] if kernels else "the first kernel"
     return (
         f"mean over pairs ( difference against {base} ): + is better where `better` says more or less, else just more; "
-        f"* significant (Welch's test, Holm's correction over the table, {stats.ALPHA:.0%}); - not measured; in TCG a "
-        "time may differ by up to 16% for where a kernel's code lies, in every pair alike"
+        f"* significant (Welch's test, Holm's correction over the table, {stats.ALPHA:.0%}); - not measured"
     )
 
 
@@ -209,7 +208,7 @@ def render(scenario: Scenario, samples: Iterable[Sample], kernels: Sequence[str]
     if not tables:
         parts.append("no samples")
     for seed in scenario.seed_tables:
-        parts.append(f"{seed_title(scenario, seed)}\n{_grid([list(seed.columns), *map(list, seed.rows)], 1)}")
+        parts.append(f"{seed_title(scenario, seed)}\n{grid([list(seed.columns), *map(list, seed.rows)], 1)}")
     if notes := notes_of(scenario, samples):
         parts.append("\n".join(f"note: {note}" for note in notes))
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
@@ -228,10 +227,9 @@ def closing(table: Table) -> list[str]:
 def _about(scenario: Scenario, name: str) -> str:
     variant = next(variant for variant in scenario.variants if variant.name == name)
     machine = variant.machine
-    speed = f" at {machine.share}% each" if machine.share else ""
     nodes = f"{machine.nodes} node" + ("s" if machine.nodes != 1 else "")
     lru = "MGLRU" if variant.lru_gen else "classic LRU"
-    speed += " of a nanosecond an instruction" if machine.icount else ""
+    speed = " of a nanosecond an instruction" if machine.icount else ""
     return f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}{speed}, {machine.mib} MiB, {nodes}, {lru}"
 
 
@@ -337,10 +335,10 @@ def _text(axis: str, kernels: tuple[str, ...], pairs: tuple[int, ...], rows: tup
                 mark = "*" if cell.significant else " "
                 line.append(f"{number(cell.value, row.digits)} ({difference(cell.percent):>{width}}){mark}")
         body.append(line)
-    return _grid(body, 3)
+    return grid(body, 3)
 
 
-def _grid(rows: list[list[str]], left: int) -> str:
+def grid(rows: list[list[str]], left: int) -> str:
     """Cells in columns: the first ones aligned to the left, the others to the right; short rows are filled up."""
     count = max(map(len, rows))
     full = [[*row, *[""] * (count - len(row))] for row in rows]

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Lockstep: the plugin of bench/lockstep built and given to a guest, and the measurements that it wrote, read.
+
+All vCPUs execute a quantum of instructions, then wait for each other: a round. So a guest of many CPUs behaves as one,
+however few the host has. Rounds are the unit of time, for the guest's clock too, instructions that of CPU use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lr import proc
+from lr.lab import qemu
+from lr.layout import Layout
+from lr.ui import Fail
+
+QUANTUM, QUANTUM_RANGE = 5000, (500, 100000)
+_FLAGS = ("-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fvisibility=hidden", "-pthread")
+
+
+@dataclass(frozen=True)
+class Lockstep:
+    """What guests are run with."""
+
+    emulator: qemu.Emulator
+    plugin: Path
+    digest: str
+    quantum: int = QUANTUM
+
+    @property
+    def identity(self) -> str:
+        """What a sample depends on."""
+        return "\0".join((self.emulator.version, self.digest, str(self.quantum), host_cpu()))
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        """What QEMU's environment has beside ours: the plugin stands in for the C library's clock."""
+        return (*self.emulator.environment, ("LD_PRELOAD", str(self.plugin)))
+
+    def options(self, us: int, system_map: Path, out: Path, profile: bool = False) -> tuple[str, ...]:
+        """For QEMU; us is what QUANTUM instructions take on the guest's clock."""
+        words = [f"file={self.plugin}", f"map={system_map}", f"out={out}", f"quantum={self.quantum}"]
+        words += [f"us={max(1, us * self.quantum // QUANTUM)}", *(["profile=on"] if profile else [])]
+        for word in words:
+            if "," in word or " " in word:
+                raise Fail(f"{word}: QEMU takes no comma or blank there; move the checkout to a path without")
+        return (*self.emulator.options, "-plugin", ",".join(words))
+
+
+# What the guest's kernel is told: the plugin knows functions by the addresses that they were linked at, and the TSC is
+# the host's.
+KERNEL_OPTIONS = ("nokaslr", "tsc=unstable")
+
+
+def host_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The model of the host's CPU."""
+    found = re.search(r"^model name\s*:\s*(.*)$", cpuinfo.read_text(), re.MULTILINE)
+    return found[1].strip() if found else "unknown"
+
+
+def prepare(layout: Layout, quantum: int = QUANTUM) -> Lockstep:
+    """QEMU and the plugin, fetched and built if they are not there yet."""
+    plugin = build(layout)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources(layout))).hexdigest()
+    return Lockstep(qemu.obtain(layout), plugin, digest, quantum)
+
+
+def sources(layout: Layout) -> list[Path]:
+    """The plugin's files."""
+    folder = layout.root / "bench" / "lockstep"
+    return sorted([*folder.glob("*.c"), *folder.glob("*.h")])
+
+
+def build(layout: Layout) -> Path:
+    """Compile the plugin into build/bench; it takes two seconds."""
+    out = layout.build / "bench" / "lockstep.so"
+    files = sources(layout)
+    if not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in files):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        proc.run(["gcc", *_FLAGS, "-o", out, *(path for path in files if path.suffix == ".c")])
+    return out
+
+
+@dataclass(frozen=True)
+class Window:
+    """One measurement: rounds and the host's time for them, instructions by vCPU and by thread; in a profile more.
+
+    profile: (vCPU, thread, function, instructions); waiting: (lock's address, caller, instructions, times).
+    """
+
+    number: int
+    rounds: int
+    host_us: int
+    vcpus: tuple[int, ...]
+    threads: Mapping[str, int]
+    profile: tuple[tuple[int, str, str, int], ...] = ()
+    waiting: tuple[tuple[str, str, int, int], ...] = ()
+
+
+def read(text: str) -> list[Window]:
+    """What the plugin wrote."""
+    return [_window(json.loads(line)) for line in text.splitlines() if line.strip()]
+
+
+def _window(raw: Mapping[str, Any]) -> Window:
+    plain = {name: int(raw[name]) for name in ("number", "rounds", "host_us")}
+    return Window(
+        **plain,
+        vcpus=tuple(raw["vcpus"]),
+        threads=dict(raw["threads"]),
+        profile=tuple((row[0], row[1], row[2], row[3]) for row in raw.get("profile", ())),
+        waiting=tuple((row[0], row[1], row[2], row[3]) for row in raw.get("waiting", ())),
+    )
+
+
+def by_point(output: str, windows: Sequence[Window]) -> dict[tuple[str, str], list[Window]]:
+    """The measurements of each point and name: the workload's N-th line `@window` is the plugin's number N."""
+    if not any(window.rounds for window in windows):
+        raise Fail("lockstep: no round was made; the workload's `slow` and `fast` enclose nothing")
+    numbered = {window.number: window for window in windows}
+    found: dict[tuple[str, str], list[Window]] = {}
+    told = (line.split() for line in output.splitlines() if line.startswith("@window "))
+    for number, words in enumerate(told, start=1):
+        if number not in numbered:
+            raise Fail(f"lockstep: the plugin has no measurement number {number}, {' '.join(words)}")
+        key = (words[1], words[2] if len(words) > 2 else "")
+        found.setdefault(key, []).append(numbered[number])
+    return found
+
+
+def values(windows: Sequence[Window], name: str = "") -> dict[str, float]:
+    """A point's figures: rounds, what the host took for one, instructions of all and of each thread."""
+    prefix = f"{name}_" if name else ""
+    rounds = sum(window.rounds for window in windows)
+    found = {"rounds": float(rounds)}
+    found["host_us"] = sum(window.host_us for window in windows) / max(rounds, 1)
+    threads: dict[str, int] = {}
+    for window in windows:
+        for thread, count in window.threads.items():
+            threads[thread] = threads.get(thread, 0) + count
+    # What idle CPUs execute is no work.
+    found["instructions"] = float(sum(count for thread, count in threads.items() if thread != "swapper"))
+    for thread, count in threads.items():
+        # kswapd0 and its helpers, those of all nodes, are one.
+        name = "kswapd" if thread.startswith("kswapd") else thread
+        found[f"instructions_{name}"] = found.get(f"instructions_{name}", 0.0) + count
+    return {prefix + key: value for key, value in found.items()}

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Lockstep: the QEMU it needs, the plugin, what the plugin wrote, when a sample says so, and profiles."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lr.lab import kernels, lockstep, profile, qemu, runner, scenario
+from lr.lab.lockstep import Window
+from lr.layout import Layout
+from lr.ui import Fail
+
+ROOT = Path(__file__).resolve().parents[1]
+LINE = {
+    "number": 1,
+    "quantum": 5000,
+    "us": 50,
+    "rounds": 100,
+    "host_us": 900,
+    "vcpus": [7, 8],
+    "threads": {"swapper": 5, "kswapd0": 10, "kswapd0:1": 20, "readers": 70},
+}
+WINDOW = Window(1, 100, 900, (7, 8), {"readers": 70})
+
+
+@pytest.mark.parametrize(
+    ("said", "good"),
+    [
+        ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)", False),
+        ("QEMU emulator version 9.2.0", False),
+        ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", True),
+        ("QEMU emulator version 11.1.0", True),
+        ("", False),
+    ],
+)
+def test_which_qemu_is_new_enough(said: str, good: bool) -> None:
+    assert qemu.is_new_enough(said) == good
+
+
+def test_the_pinned_qemu() -> None:
+    lock = qemu.read_lock(ROOT / "bases" / "qemu.toml")
+    assert lock.suite == "bookworm-backports" and len(lock.packages) == 3
+    assert all(len(digest) == 64 for digest in lock.packages.values())
+
+
+@pytest.mark.parametrize("text", ["suite = ", 'suite = "a"\n', 'suite = "a"\nversion = "1"\npackages = 3\n'])
+def test_a_damaged_pin_is_said(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "qemu.toml"
+    path.write_text(text)
+    with pytest.raises(Fail, match=r"qemu.toml: .*git checkout -- bases"):
+        qemu.read_lock(path)
+
+
+def test_the_libraries_that_a_package_names() -> None:
+    depends = "libaio1 (>= 0.3.93), libc6:amd64, qemu-system-common (= 1), seabios (>> 1), a-lib | b-lib, ipxe-qemu"
+    assert qemu.libraries(depends) == ["libaio1", "libc6", "a-lib"]
+
+
+def test_the_plugin_compiles_and_says_what_it_needs(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "lockstep").symlink_to(ROOT / "bench" / "lockstep")
+    out = lockstep.build(layout)
+    names = subprocess.run(["nm", "-D", "--defined-only", out], capture_output=True, text=True, check=True).stdout
+    found = {line.split()[-1] for line in names.splitlines()}
+    assert {"qemu_plugin_install", "qemu_plugin_version"} <= found and "rounds_on" not in found
+    stamp = out.stat().st_mtime_ns
+    assert lockstep.build(layout).stat().st_mtime_ns == stamp
+
+
+def test_what_the_plugin_wrote() -> None:
+    second = {**LINE, "number": 2, "profile": [[0, "readers", "memset", 12]], "waiting": [["ff", "iput", 3, 1]]}
+    first, other = lockstep.read(f"{json.dumps(LINE)}\n\n{json.dumps(second)}\n")
+    assert (first.rounds, first.host_us, first.vcpus, first.profile) == (100, 900, (7, 8), ())
+    assert other.profile == ((0, "readers", "memset", 12),) and other.waiting == (("ff", "iput", 3, 1),)
+
+
+def test_measurements_find_their_points() -> None:
+    windows = [replace(WINDOW, number=number) for number in (1, 2, 3)]
+    found = lockstep.by_point("x\n@window 3 ceiling\n@window 3\n@value 3 a 1\n@window 3\n", windows)
+    assert {key: [one.number for one in own] for key, own in found.items()} == {
+        ("3", "ceiling"): [1],
+        ("3", ""): [2, 3],
+    }
+    with pytest.raises(Fail, match="no measurement number 4, @window 7"):
+        lockstep.by_point("@window 3\n" * 3 + "@window 7\n", windows)
+
+
+def test_the_figures_of_a_point() -> None:
+    (window,) = lockstep.read(json.dumps(LINE))
+    found = lockstep.values([window, window])
+    assert found["rounds"] == 200 and found["host_us"] == 9.0
+    # What idle CPUs execute is no work; a node's helpers are its kswapd's.
+    assert found["instructions"] == 200 and found["instructions_kswapd"] == 60 and found["instructions_readers"] == 140
+    assert lockstep.values([window], "ceiling")["ceiling_rounds"] == 100
+
+
+def test_a_measurement_without_rounds_is_none() -> None:
+    with pytest.raises(Fail, match="enclose nothing"):
+        lockstep.by_point("@window 3\n", [replace(WINDOW, rounds=0)])
+
+
+def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:
+    found = lockstep.Lockstep(qemu.Emulator(Path("q"), (Path("/data"),), "v"), Path("/p.so"), "d")
+    words = found.options(50, Path("/map"), Path("/out"))
+    assert words[:2] == ("-L", "/data") and words[3].endswith("quantum=5000,us=50")
+    # The guest's clock keeps its ratio to what its CPUs do.
+    assert replace(found, quantum=2000).options(50, Path("/map"), Path("/out"))[3].endswith("quantum=2000,us=20")
+    assert found.environment == (("QEMU_MODULE_DIR", "/data"), ("LD_PRELOAD", "/p.so"))
+    with pytest.raises(Fail, match="no comma"):
+        found.options(50, Path("/a,b"), Path("/out"))
+
+
+def test_locks_are_named_by_caller_and_address() -> None:
+    rows = [
+        ("a0", "__remove_mapping", 5, 1),
+        ("a0", "__filemap_add_folio", 5, 1),
+        ("b8", "__remove_mapping", 5, 1),
+        ("c0", "free_pcppages_bulk", 5, 1),
+        ("c0", "some_function", 5, 1),
+        ("d0", "some_function", 5, 1),
+    ]
+    assert list(profile.lock_names(rows).values()) == ["i_pages", "i_pages", "i_lock", "zone", "zone", "?"]
+
+
+def test_a_profile_sums_up_threads_and_stands_in_a_table(tmp_path: Path) -> None:
+    text = """
+title = "t"
+about = "a"
+seed = "s"
+workload = "w.sh"
+axis = "n"
+points = ["3"]
+seconds = 4
+[machine]
+cpus = 2
+[variants.a]
+"""
+    (job,) = runner.jobs([scenario.parse("toy", text)], kernels.parse("stock"), runner.Options(1, True))
+    rows = ((0, "readers", "memset", 60), (1, "kswapd0", "memset", 20), (1, "kswapd0:1", "xas_load", 15))
+    window = replace(WINDOW, profile=(*rows, (0, "swapper", "hlt", 900), (0, "bash", "user", 5)))
+    found = profile.summarize(job, "3", [replace(window, waiting=(("c0", "free_pcppages_bulk", 10, 2),))])
+    assert found.instructions == 100 and found.vcpus == [65, 35] and found.functions["memset"] == 80
+    assert found.threads["kswapd"] == {"memset": 20, "xas_load": 15}
+    told = profile.render([found, replace(found, kernel="series", waiting={})])
+    assert "60.0    60.0" in told and "zone: free_pcppages_bulk" in told
+    assert "hlt" not in told
+    with pytest.raises(Fail, match="is no profile"):
+        (tmp_path / "x.json").write_text("{}")
+        profile.read_all(tmp_path)

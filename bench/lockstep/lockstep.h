@@ -46,7 +46,7 @@ struct round_count {
 
 /* Instructions of a vCPU in a round, and what a round is on the guest's clock. */
 extern unsigned int rounds_quantum;
-extern unsigned int rounds_us;
+extern unsigned int rounds_ns;
 
 bool rounds_start(void);
 void rounds_on(bool on);
@@ -71,6 +71,7 @@ void threads_init(unsigned int vcpu);
 void threads_switch(unsigned int vcpu, void *unused);
 void threads_catch_up(unsigned int vcpu);
 void threads_begin(void);
+bool threads_measured(unsigned int vcpu);
 void threads_write(FILE *out, bool profile);
 
 /* waiting.c */

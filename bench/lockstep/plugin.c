@@ -3,7 +3,7 @@
  * The lab's TCG plugin: its options, what it puts into translated code, and the marks by which a guest's program starts
  * and ends lockstep and measurements.
  *
- * LD_PRELOAD=lockstep.so qemu-system-x86_64 -plugin lockstep.so,map=System.map,out=FILE[,quantum=5000][,us=50]
+ * LD_PRELOAD=lockstep.so qemu-system-x86_64 -plugin lockstep.so,map=System.map,out=FILE[,quantum=5000][,ns=50000]
  * [,profile=on] ... -append "nokaslr tsc=unstable"
  *
  * A mark is an instruction that does nothing elsewhere, see mark.h. Each measurement becomes a line of JSON in FILE.
@@ -26,7 +26,7 @@ static FILE *out;
 
 /* The marks come from any vCPU. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool measuring;
+static bool on, measuring;
 static struct round_count begun;
 /* How often lockstep was switched on: that many windows the workload has told of. */
 static unsigned int number;
@@ -95,8 +95,8 @@ static void end(void)
 	if (!measuring)
 		return;
 	measuring = false;
-	fprintf(out, "{\"number\":%u,\"quantum\":%u,\"us\":%u,\"rounds\":%lu,\"host_us\":%lu,", number, rounds_quantum,
-		rounds_us, now.rounds - begun.rounds, now.host_us - begun.host_us);
+	fprintf(out, "{\"number\":%u,\"quantum\":%u,\"ns\":%u,\"rounds\":%lu,\"host_us\":%lu,", number, rounds_quantum,
+		rounds_ns, now.rounds - begun.rounds, now.host_us - begun.host_us);
 	threads_write(out, profile);
 	if (profile)
 		waiting_write(out);
@@ -110,15 +110,19 @@ static void marked(unsigned int vcpu, void *which)
 	switch ((enum mark)(uintptr_t)which) {
 	case MARK_ON:
 		rounds_on(true);
+		on = true;
 		number++;
 		begin();
 		break;
 	case MARK_OFF:
 		end();
+		on = false;
 		rounds_on(false);
 		break;
 	case MARK_BEGIN:
-		begin();
+		/* A program that marks its window may also run without lockstep. */
+		if (on)
+			begin();
 		break;
 	case MARK_END:
 		end();
@@ -244,8 +248,8 @@ static int option(char *text)
 		rounds_quantum = number;
 		return 0;
 	}
-	if (!strcmp(text, "us") && !*rest && number >= 1 && number <= 100000) {
-		rounds_us = number;
+	if (!strcmp(text, "ns") && !*rest && number >= 1000 && number <= 100000000) {
+		rounds_ns = number;
 		return 0;
 	}
 	return refuse("not an option, or out of range: ", text);
@@ -256,7 +260,7 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 	size_t size = sizeof(struct vcpu);
 
 	if (info->version.cur < API_MIN || info->version.min > API_MIN || info->version.cur > API_MAX) {
-		fprintf(stderr, "lockstep: this QEMU's plugins have API %d, and 4 to 6 are known: use QEMU 10.0 to 10.2\n",
+		fprintf(stderr, "lockstep: this QEMU's plugins have API %d, and 4 to 6 are known: use QEMU 10\n",
 			info->version.cur);
 		return 1;
 	}

@@ -2,7 +2,7 @@
 /*
  * What the plugin uses of QEMU's interface for TCG plugins, declared by us: Debian ships no header for it.
  *
- * Versions 4 to 6 of the interface have these functions as they are here: 4 came with QEMU 10.0, and 7 changed the
+ * Versions 4 to 6 of the interface have these functions as they are here; QEMU 10.0 has 4. Version 7 changed the
  * arguments of the callbacks.
  */
 #ifndef LOCKSTEP_QEMU_API_H

@@ -4,8 +4,8 @@
  *
  * So no vCPU is ever more than a quantum ahead of another, whoever holds a lock, and however few CPUs the host has.
  * Rounds are the unit of time, for the guest too: in lockstep QEMU's clock, and with it the guest's timers and its
- * HPET, goes on by so many microseconds a round, however long the host took for the round. The plugin is preloaded and
- * stands in for clock_gettime(). What the guest must not use is the TSC, which is the host's: tsc=unstable.
+ * HPET, goes on by so many nanoseconds a round, however long the host took for the round. The plugin is preloaded and
+ * stands in for clock_gettime(). What the guest must not use is the TSC, which is the host's: clearcpuid=tsc.
  *
  * The lock is a leaf. QEMU calls rounds_running() with its own big lock held, and rounds_arrive() without.
  */
@@ -25,13 +25,16 @@
 
 /*
  * What a round takes of the host's time at least: disks, and vCPUs that are woken, need some, which must not be many
- * rounds. Less while all vCPUs are halted: then only timers are waited for.
+ * rounds. Less while all vCPUs are halted: then only timers are waited for. And never less than it is on the guest's
+ * clock: QEMU sleeps in the host's time for its timers, and would be late if the guest's clock went faster. (When the
+ * guest's clock is behind, QEMU wakes early, looks, and sleeps again; its thread pool's workers give up being idle too
+ * soon and are made anew.)
  */
 #define FLOOR_NS	200000
 #define FLOOR_IDLE_NS	50000
 
 unsigned int rounds_quantum = 5000;
-unsigned int rounds_us = 50;
+unsigned int rounds_ns = 50000;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The conductor waits for the last vCPU; vCPUs wait for the next round. */
@@ -104,7 +107,8 @@ static void *conduct(void *unused)
 			pthread_cond_wait(&complete, &lock);
 		begun = host_ns();
 		while (on) {
-			struct timespec end = at(begun + (running ? FLOOR_NS : FLOOR_IDLE_NS));
+			uint64_t least = running ? FLOOR_NS : FLOOR_IDLE_NS;
+			struct timespec end = at(begun + (least > rounds_ns ? least : rounds_ns));
 
 			pthread_mutex_unlock(&lock);
 			clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
@@ -113,7 +117,7 @@ static void *conduct(void *unused)
 				pthread_cond_wait(&complete, &lock);
 			number++;
 			arrived = 0;
-			guest_now += rounds_us * 1000ULL;
+			guest_now += rounds_ns;
 			pthread_cond_broadcast(&turn);
 			ended = host_ns();
 			count.rounds++;

@@ -24,7 +24,9 @@ static unsigned int comm_offset;
 
 static unsigned int measurement;
 
+/* Changed by its own vCPU only, read by the one that ends a measurement. */
 struct account {
+	pthread_mutex_t lock;
 	/* The measurement that this is part of, the thread that runs, and the instructions when it was switched to. */
 	unsigned int measurement;
 	unsigned int thread;
@@ -37,12 +39,20 @@ struct account {
 
 static struct account accounts[VCPUS_MAX];
 
+/* A vCPU is there. */
 void threads_init(unsigned int vcpu)
 {
+	pthread_mutex_init(&accounts[vcpu].lock, NULL);
 	accounts[vcpu].since = vcpu_instructions(vcpu);
 }
 
-/* Add what the thread that runs has done since it was switched to. */
+/* Whether a vCPU has executed anything since the measurement began. */
+bool threads_measured(unsigned int vcpu)
+{
+	return __atomic_load_n(&accounts[vcpu].measurement, __ATOMIC_ACQUIRE) == measurement;
+}
+
+/* Add what the thread that runs has done since it was switched to. With the account's lock held. */
 static void settle(unsigned int vcpu)
 {
 	struct account *own = &accounts[vcpu];
@@ -69,14 +79,17 @@ void threads_catch_up(unsigned int vcpu)
 
 	if (own->measurement == wanted)
 		return;
+	pthread_mutex_lock(&own->lock);
 	settle(vcpu);
 	own->first = own->since;
 	memset(own->instructions, 0, sizeof(own->instructions));
 	for (unsigned int i = 0; profile && i < NAMES_MAX; i++)
 		if (own->symbols[i])
 			memset(own->symbols[i], 0, symbols_count() * sizeof(*own->symbols[i]));
-	waiting_begin(vcpu);
+	if (profile)
+		waiting_begin(vcpu);
 	__atomic_store_n(&own->measurement, wanted, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&own->lock);
 }
 
 /* Where a task_struct has its name: the first task is called swapper. */
@@ -121,12 +134,18 @@ static unsigned int number_of(uint64_t task)
 /* The kernel switches tasks: the second argument is the one that comes. */
 void threads_switch(unsigned int vcpu, void *unused)
 {
+	struct account *own = &accounts[vcpu];
+	unsigned int next;
+
 	(void)unused;
 	if (!comm_offset)
 		comm_offset = find_comm();
+	next = number_of(guest_argument(SECOND));
 	threads_catch_up(vcpu);
+	pthread_mutex_lock(&own->lock);
 	settle(vcpu);
-	accounts[vcpu].thread = number_of(guest_argument(SECOND));
+	own->thread = next;
+	pthread_mutex_unlock(&own->lock);
 }
 
 /* A measurement begins. */
@@ -156,12 +175,12 @@ void threads_write(FILE *out, bool rows)
 {
 	bool first = true;
 
+	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++)
+		pthread_mutex_lock(&accounts[vcpu].lock);
 	fputs("\"vcpus\":[", out);
-	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
-		bool current = accounts[vcpu].measurement == measurement;
-
-		fprintf(out, "%s%lu", vcpu ? "," : "", current ? vcpu_instructions(vcpu) - accounts[vcpu].first : 0);
-	}
+	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++)
+		fprintf(out, "%s%lu", vcpu ? "," : "",
+			threads_measured(vcpu) ? vcpu_instructions(vcpu) - accounts[vcpu].first : 0);
 	fputs("],\"threads\":{", out);
 	for (unsigned int thread = 0; thread < known; thread++) {
 		uint64_t sum = 0;
@@ -169,7 +188,7 @@ void threads_write(FILE *out, bool rows)
 		for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
 			struct account *one = &accounts[vcpu];
 
-			if (one->measurement != measurement)
+			if (!threads_measured(vcpu))
 				continue;
 			sum += one->instructions[thread];
 			if (one->thread == thread)
@@ -181,13 +200,15 @@ void threads_write(FILE *out, bool rows)
 		}
 	}
 	fputc('}', out);
-	if (!rows)
-		return;
-	fputs(",\"profile\":[", out);
-	first = true;
+	if (rows) {
+		fputs(",\"profile\":[", out);
+		first = true;
+		for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++)
+			for (unsigned int thread = 0; thread < known; thread++)
+				if (threads_measured(vcpu))
+					write_rows(out, vcpu, thread, &first);
+		fputc(']', out);
+	}
 	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++)
-		for (unsigned int thread = 0; thread < known; thread++)
-			if (accounts[vcpu].measurement == measurement)
-				write_rows(out, vcpu, thread, &first);
-	fputc(']', out);
+		pthread_mutex_unlock(&accounts[vcpu].lock);
 }

@@ -101,6 +101,8 @@ void waiting_write(FILE *out)
 
 	fputs(",\"waiting\":[", out);
 	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
+		if (!threads_measured(vcpu))
+			continue;
 		for (unsigned int i = 0; i < ROWS; i++) {
 			const struct row *row = &waits[vcpu].rows[i];
 

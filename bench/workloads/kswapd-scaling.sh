@@ -56,7 +56,7 @@ system_share() {
 stage_direct() {
 	local out
 	slow "$1" direct
-	out=$(READERS_WARM=0.1 $BIN/readers "$1" "0.$((seconds * 2))" direct "${paths[@]}") || return 1
+	out=$(READERS_WARM=0.1 $BIN/readers "$1" "$((seconds * 200))e-3" direct "${paths[@]}") || return 1
 	fast
 	value "$1" direct_kib "$(kib "$out")"
 }
@@ -67,7 +67,7 @@ stage_ceiling() {
 	settle
 	vmstat_save before
 	slow "$1" ceiling
-	out=$($BIN/readers "$1" "0.$((seconds * 3))" "$mode" "${paths[@]}") || return 1
+	out=$(READERS_WARM=0.05 $BIN/readers "$1" "$((seconds * 300))e-3" "$mode" "${paths[@]}") || return 1
 	fast
 	vmstat_save after
 	if [ "$(vmstat_delta pgscan_kswapd pgscan_direct)" != 0 ]; then

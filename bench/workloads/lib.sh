@@ -79,6 +79,9 @@ for null in /sys/block/nullb*/queue/read_ahead_kb; do
 	[ ! -e "$null" ] || echo 1024 >"$null" || exit 1
 done
 
+# What booting has left to do is not to be measured.
+udevadm settle --timeout=30 2>/dev/null
+
 # SETTINGS: sysctls of vm and the like, as in kswapd_threads=4; a kernel that lacks one can not be measured with it.
 for setting in ${SETTINGS:-}; do
 	if ! echo "${setting#*=}" >"/proc/sys/vm/${setting%%=*}"; then

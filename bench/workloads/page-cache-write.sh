@@ -242,7 +242,7 @@ run_rescan() {
 	fast
 	vmstat_save after
 	added_stop "$point"
-	for name in first_kib first_us first_cpu_us second_kib later_kib later_us rounds; do
+	for name in first_kib first_us first_cpu_us second_kib later_kib later_us; do
 		value "$point" $name "$(word $name)"
 	done
 	value "$point" refaults "$(vmstat_delta workingset_refault_file)"

@@ -149,18 +149,25 @@ static size_t slurp(const char *path, char *buf, size_t size)
 
 static char text[1 << 18];
 
+static char vmstat[2][1 << 16];
+
+static void write_down(const char *dir, const char *name, const char *edge, const char *from, size_t len)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s.%s", dir, name, edge);
+	f = fopen(path, "w");
+	if (!f || fwrite(from, 1, len, f) != len || fclose(f))
+		die(path);
+}
+
 static void keep(const char *dir, const char *name, const char *edge)
 {
 	char path[512];
-	size_t len;
-	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%s", name);
-	len = slurp(path, text, sizeof(text));
-	snprintf(path, sizeof(path), "%s/%s.%s", dir, name, edge);
-	f = fopen(path, "w");
-	if (!f || fwrite(text, 1, len, f) != len || fclose(f))
-		die(path);
+	write_down(dir, name, edge, text, slurp(path, text, sizeof(text)));
 }
 
 static void keep_kswapds(const char *dir, const char *edge)
@@ -197,11 +204,11 @@ static void keep_kswapds(const char *dir, const char *edge)
 		die("kswapd");
 }
 
-static void keep_all(const char *dir, const char *edge)
+/* What takes long, and is only roughly of the window. */
+static void keep_roughly(const char *dir, const char *edge)
 {
 	if (!dir)
 		return;
-	keep(dir, "vmstat", edge);
 	keep(dir, "stat", edge);
 	keep_kswapds(dir, edge);
 }
@@ -269,7 +276,10 @@ int main(int argc, char **argv)
 			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)], each);
 	}
 	warm_up(warm, &go);
-	keep_all(dir, "before");
+	keep_roughly(dir, "before");
+	/* Counters and window have the same edges: what is written down waits. */
+	if (dir)
+		slurp("/proc/vmstat", vmstat[0], sizeof(vmstat[0]));
 	before = each == ~0UL ? total_kib(nr) : 0;
 	cpu = total_cpu(pids, nr);
 	if (each == ~0UL)
@@ -291,9 +301,15 @@ int main(int argc, char **argv)
 	MARK(MARK_END);
 	end = now();
 	after = total_kib(nr);
+	if (dir)
+		slurp("/proc/vmstat", vmstat[1], sizeof(vmstat[1]));
 	/* Those that have ended are in the children's sum. */
 	cpu = each == ~0UL ? total_cpu(pids, nr) - cpu : children_cpu();
-	keep_all(dir, "after");
+	keep_roughly(dir, "after");
+	if (dir) {
+		write_down(dir, "vmstat", "before", vmstat[0], strlen(vmstat[0]));
+		write_down(dir, "vmstat", "after", vmstat[1], strlen(vmstat[1]));
+	}
 	atomic_store(&shared->stop, 1);
 	for (int i = 0; i < nr && each == ~0UL; i++)
 		bad |= waitpid(pids[i], &status, 0) < 0 || status;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 
 from lr import proc
 from lr.lab import estimate, kernels, lockstep, nulltest, runner, sample, scenario, tables
@@ -33,12 +34,18 @@ def variants(chosen: list[scenario.Scenario], names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
-def prepare(layout: Layout, chosen: list[scenario.Scenario]) -> None:
-    """What only the lab needs: Debian packages the workloads use, scipy and matplotlib, our own small programs."""
-    packages = sorted({package for each in chosen for package in each.packages})
+def install(layout: Layout, packages: Sequence[str] = ()) -> None:
+    """What only the lab needs: Debian packages, and scipy and matplotlib."""
     done = proc.run([layout.root / "scripts" / "setup", "-q", "--bench", *packages], check=False)
     if done.returncode != 0:
         raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
+
+
+def prepare(layout: Layout, chosen: list[scenario.Scenario], tested: bool) -> None:
+    """The packages that workloads use, and our own small programs; tested: there will be tests of significance."""
+    packages = sorted({package for each in chosen for package in each.packages})
+    if packages or tested:
+        install(layout, packages)
     kernels.programs(layout, sorted({"mark", *(program for each in chosen for program in each.programs)}))
 
 
@@ -67,7 +74,7 @@ def main(argv: list[str]) -> int:
     layout = here()
     whole = Progress("bench")
     chosen, columns = select(layout, options.scenario), kernels.parse(options.kernels)
-    prepare(layout, chosen)
+    prepare(layout, chosen, pairs > 1)
     method = lockstep.prepare(layout, quantum) if wanted else None
     images = kernels.images(layout, columns)
     digests = {what: kernels.digest(image) for what, image in images.items()}

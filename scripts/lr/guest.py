@@ -230,7 +230,8 @@ def _arguments(layout: Layout, spec: Spec, qemu: list[str], command: str | None)
     words += node_arguments(spec.mib, spec.cpus, spec.nodes, spec.tiers)
     qemu = [*(tier_arguments(spec.nodes) if spec.tiers else []), *qemu]
     words += ["--qemu-bin", str(spec.emulator)] if spec.emulator else []
-    words += [] if _use_kvm() else ["--disable-kvm"]
+    # Another QEMU is wanted for what its translator can do.
+    words += [] if spec.emulator is None and _use_kvm() else ["--disable-kvm"]
     for folder in ("/etc", "/lib", "/home", "/opt", "/srv", "/usr", "/var", "/tmp"):
         words += ["--overlay-rwdir", folder]
     words += ["--rodir", f"{GUEST_ROOT.lstrip('/')}={layout.root}", "--cwd", GUEST_ROOT]

@@ -65,8 +65,7 @@ def images(layout: Layout, kernels: Sequence[Kernel]) -> dict[str, Path]:
         else:
             image = build.ensure(layout, kernel.what).image
         kept = folder / f"{kernel.what.replace(':', '-')}-{digest(image)[:12]}"
-        if not kept.exists():
-            # The map first: an image that is kept has one.
+        if not (kept.exists() and system_map(kept).exists()):
             shutil.copyfile(image.resolve().parents[3] / "System.map", system_map(kept))
             shutil.copyfile(image, kept)
         found[kernel.what] = kept

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Lockstep:
     def options(self, us: int, system_map: Path, out: Path, profile: bool = False) -> tuple[str, ...]:
         """For QEMU; us is what QUANTUM instructions take on the guest's clock."""
         words = [f"file={self.plugin}", f"map={system_map}", f"out={out}", f"quantum={self.quantum}"]
-        words += [f"us={max(1, us * self.quantum // QUANTUM)}", *(["profile=on"] if profile else [])]
+        words += [f"ns={us * 1000 * self.quantum // QUANTUM}", *(["profile=on"] if profile else [])]
         for word in words:
             if "," in word or " " in word:
                 raise Fail(f"{word}: QEMU takes no comma or blank there; move the checkout to a path without")
@@ -55,7 +56,7 @@ class Lockstep:
 
 # What the guest's kernel is told: the plugin knows functions by the addresses that they were linked at, and the TSC is
 # the host's.
-KERNEL_OPTIONS = ("nokaslr", "tsc=unstable")
+KERNEL_OPTIONS = ("nokaslr", "clearcpuid=tsc")
 
 
 def host_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
@@ -83,7 +84,10 @@ def build(layout: Layout) -> Path:
     files = sources(layout)
     if not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in files):
         out.parent.mkdir(parents=True, exist_ok=True)
-        proc.run(["gcc", *_FLAGS, "-o", out, *(path for path in files if path.suffix == ".c")])
+        # A guest that runs has the old one in its memory.
+        part = out.with_suffix(".part")
+        proc.run(["gcc", *_FLAGS, "-o", part, *(path for path in files if path.suffix == ".c")])
+        os.replace(part, out)
     return out
 
 
@@ -120,15 +124,18 @@ def _window(raw: Mapping[str, Any]) -> Window:
 
 
 def by_point(output: str, windows: Sequence[Window]) -> dict[tuple[str, str], list[Window]]:
-    """The measurements of each point and name: the workload's N-th line `@window` is the plugin's number N."""
-    if not any(window.rounds for window in windows):
-        raise Fail("lockstep: no round was made; the workload's `slow` and `fast` enclose nothing")
+    """The measurements of each point and name: the workload's N-th line `@window` is the plugin's number N.
+
+    Where a program marks its own window several times between `slow` and `fast` the last one counts.
+    """
     numbered = {window.number: window for window in windows}
     found: dict[tuple[str, str], list[Window]] = {}
     told = (line.split() for line in output.splitlines() if line.startswith("@window "))
     for number, words in enumerate(told, start=1):
         if number not in numbered:
             raise Fail(f"lockstep: the plugin has no measurement number {number}, {' '.join(words)}")
+        if not numbered[number].rounds:
+            raise Fail(f"lockstep: measurement {' '.join(words)} has no round; its `slow` and `fast` enclose nothing")
         key = (words[1], words[2] if len(words) > 2 else "")
         found.setdefault(key, []).append(numbered[number])
     return found

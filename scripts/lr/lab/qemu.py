@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lab's QEMU: the system's where it is new enough for the plugin, else Debian's backport, unpacked under build/."""
+"""The lab's QEMU: the system's where it fits the plugin, else Debian's backport, unpacked under build/."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lr import apt, proc
 from lr.layout import Layout
 from lr.ui import Fail, Progress, notice
 
-# The first one with the plugin interface that bench/lockstep/qemu-api.h declares; the plugin refuses one too new.
-_NEEDED = (10, 0)
+# The plugin interface of bench/lockstep/qemu-api.h is that of QEMU 10.
+_NEEDED = "10"
 _PROGRAM = "qemu-system-x86_64"
-_VERSION = re.compile(r"version (\d+)\.(\d+)")
-_WAY_OUT = "install QEMU 10.0 or newer, or run without lockstep: LOCKSTEP=0"
+_VERSION = re.compile(r"version (\d+)\.")
+_WAY_OUT = "install QEMU 10, or run without lockstep: LOCKSTEP=0"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Emulator:
 
 @dataclass(frozen=True)
 class Lock:
-    """bases/qemu.toml: the packages to take where the system's QEMU is too old, with their checksums."""
+    """bases/qemu.toml: the packages to take where the system's QEMU does not fit, with their checksums."""
 
     suite: str
     version: str
@@ -59,10 +59,10 @@ def read_lock(path: Path) -> Lock:
         raise Fail(f"{path.name}: {exc}; restore it with git checkout -- bases") from exc
 
 
-def is_new_enough(said: str) -> bool:
+def fits(said: str) -> bool:
     """Whether `qemu-system-x86_64 --version` names one that has the plugin interface."""
     found = _VERSION.search(said)
-    return found is not None and (int(found[1]), int(found[2])) >= _NEEDED
+    return found is not None and found[1] == _NEEDED
 
 
 def _asked(program: Path) -> str:
@@ -74,7 +74,7 @@ def _asked(program: Path) -> str:
 def obtain(layout: Layout) -> Emulator:
     """The system's, or the pinned one, fetched and unpacked when it is first needed."""
     system = shutil.which(_PROGRAM)
-    if system and is_new_enough(said := _asked(Path(system))):
+    if system and fits(said := _asked(Path(system))):
         return Emulator(Path(system), (), said)
     lock = read_lock(layout.root / "bases" / "qemu.toml")
     home = layout.build / "qemu"
@@ -85,7 +85,7 @@ def obtain(layout: Layout) -> Emulator:
     program = place / "usr" / "bin" / _PROGRAM
     _install_libraries(layout, place)
     said = _asked(program)
-    if not is_new_enough(said):
+    if not fits(said):
         raise Fail(f"{program} does not run ({said or 'no version'}): {_missing(program)}; {_WAY_OUT}")
     return Emulator(program, (place / "usr" / "share" / "qemu",), said)
 
@@ -135,8 +135,7 @@ def _install_libraries(layout: Layout, place: Path) -> None:
     if "not found" not in proc.run(["ldd", place / "usr" / "bin" / _PROGRAM], check=False).stdout.decode():
         return
     with Progress("libraries of the lab's QEMU"):
-        needs = (place / "needs").read_text().split()
-        words: list[str | Path] = [layout.root / "scripts" / "setup", "-q", "--bench", *needs]
+        words: list[str | Path] = [layout.root / "scripts" / "setup", "-q", *(place / "needs").read_text().split()]
         done = proc.run(words, check=False)
     if done.returncode != 0:
         raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from lr import bench
 from lr.lab import profile, stats, tables
 from lr.lab.profile import Profile
 from lr.lab.sample import Sample, path_of, read_all
@@ -61,7 +62,9 @@ class Line:
 def main(argv: list[str]) -> int:
     """The verb."""
     argparse.ArgumentParser(prog="report", description=__doc__).parse_args(argv)
-    path, scenarios, samples = write_page(here())
+    layout = here()
+    bench.install(layout)
+    path, scenarios, samples = write_page(layout)
     say(f"{path}: {scenarios} scenarios, {samples} samples")
     return 0
 
@@ -117,7 +120,7 @@ def page(folder: Path, shown: Sequence[tuple[Scenario, list[Sample]]], profiles:
         '<meta name="viewport" content="width=device-width"><title>linux-reclaim: the lab</title>'
         f"<style>{_STYLE}</style></head>\n<body>\n<h1>linux-reclaim: the lab</h1>\n"
         "<p>Guests run without KVM on a small machine, their CPUs in lockstep: a round is so many instructions of each "
-        "CPU that is busy. Rounds are the unit of time, instructions that of work; seconds mean nothing. "
+        "CPU that is busy. Rounds are the unit of time, instructions that of work; a second is so many rounds. "
         f"Hmean and Amean are the harmonic and the arithmetic mean.</p>\n<ul>{links}</ul>\n{sections}</body>\n</html>\n"
     )
 
@@ -364,5 +367,5 @@ def _matplotlib() -> tuple[Any, Callable[..., Any]]:
         matplotlib.use("Agg")
         figure_of: Callable[..., Any] = importlib.import_module("matplotlib.figure").Figure
     except ImportError as exc:
-        raise Fail("matplotlib is missing; run `make bench`, which installs it") from exc
+        raise Fail("matplotlib is missing; run `make report`, which installs it") from exc
     return matplotlib, figure_of

@@ -123,7 +123,10 @@ def command_of(job: Job, options: Options) -> str:
 def boot(
     layout: Layout, job: Job, image: Path, options: Options, out: Path, profile: bool = False
 ) -> tuple[guest.Outcome, list[locksteps.Window]]:
-    """Run the workload in a guest; what lockstep measured goes to the file `out`. Fails when the workload did."""
+    """Run the workload in a guest. Fails when the workload did.
+
+    What lockstep measured goes to the file `out`, the console beside it.
+    """
     machine = job.variant.machine
     method = lockstep_of(job, options)
     qemu: tuple[str, ...] = ("-icount", "shift=0,sleep=off") if machine.icount else ()
@@ -148,6 +151,7 @@ def boot(
         # Rarely QEMU goes away while the guest boots. Here that is no verdict on the kernel, as in a test.
         notice(f"{job.label}: {outcome.story(2)}\nonce more")
         outcome = guest.run(layout, spec, command_of(job, options))
+    out.with_suffix(".console").write_text(outcome.console)
     if not outcome.ok:
         why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)
         tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
@@ -161,7 +165,6 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
     path = samples.path_of(layout.build / "bench", *name)
     started = time.strftime("%Y-%m-%dT%H:%M:%S")
     outcome, windows = boot(layout, job, image, options, path.with_suffix(".lockstep"))
-    path.with_suffix(".console").write_text(outcome.console)
     points, notes = samples.read_points(outcome.output)
     if lockstep_of(job, options):
         try:
@@ -174,9 +177,11 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
     missing = wanted - {point.x for point in points}
     if missing:
         raise Fail(f"{job.label}: no value came for {', '.join(sorted(missing))}")
-    for bar in job.scenario.bars:
-        if lockstep_of(job, options):
+    try:
+        for bar in job.scenario.bars if lockstep_of(job, options) else ():
             check(bar, points)
+    except Fail as exc:
+        raise Fail(f"{job.label}: {exc}") from exc
     findings = tuple(f"console: {finding.kind}" for finding in console.scan(outcome.console, ()))
     return Sample(
         scenario=job.scenario.name,

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How many pages a refill of a CPU's list takes: more and more where memory is
+ * plentiful, one batch where it is short. Included by mm/page_alloc.c.
+ */
+#include <kunit/test.h>
+
+#define BATCH	63
+#define HIGH	2000
+
+struct refill {
+	struct zone zone;
+	struct per_cpu_pages pcp;
+};
+
+static struct refill *refill_of(struct kunit *test, unsigned long free)
+{
+	struct refill *r = kunit_kzalloc(test, sizeof(*r), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, r);
+	r->zone._watermark[WMARK_HIGH] = HIGH;
+	atomic_long_set(&r->zone.vm_stat[NR_FREE_PAGES], free);
+	r->pcp.batch = BATCH;
+	r->pcp.high_min = 4 * BATCH;
+	r->pcp.high = 100 * BATCH;
+	r->pcp.high_max = 100 * BATCH;
+	return r;
+}
+
+/* Refills of a CPU that only allocates double up to the limit. */
+static void refills_grow_while_memory_is_plentiful(struct kunit *test)
+{
+	struct refill *r = refill_of(test, 10 * HIGH);
+
+	for (int i = 0; i <= CONFIG_PCP_BATCH_SCALE_MAX; i++)
+		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), BATCH << i);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0),
+			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
+}
+
+/* However large they were before, and they do not grow meanwhile. */
+static void a_refill_is_one_batch_below_high(struct kunit *test)
+{
+	struct refill *r = refill_of(test, HIGH);
+
+	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
+	set_bit(ZONE_BELOW_HIGH, &r->zone.flags);
+	for (int i = 0; i < 10; i++)
+		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), BATCH);
+	/* When there is memory again they begin anew. */
+	clear_bit(ZONE_BELOW_HIGH, &r->zone.flags);
+	KUNIT_EXPECT_LE(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), 2 * BATCH);
+}
+
+/* Pages freed in large blocks do not clear the flag. */
+static void a_stale_flag_caps_nothing(struct kunit *test)
+{
+	struct refill *r = refill_of(test, HIGH + 1);
+
+	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
+	set_bit(ZONE_BELOW_HIGH, &r->zone.flags);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0),
+			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
+}
+
+/* Refills of larger blocks are what they were, and small lists too. */
+static void other_refills_are_unchanged(struct kunit *test)
+{
+	struct refill *r = refill_of(test, 0);
+
+	set_bit(ZONE_BELOW_HIGH, &r->zone.flags);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 3), BATCH >> 3);
+	r->pcp.high = 0;
+	r->pcp.high_min = 0;
+	r->pcp.high_max = 0;
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), 1);
+}
+
+static struct kunit_case pcp_refill_cases[] = {
+	KUNIT_CASE(refills_grow_while_memory_is_plentiful),
+	KUNIT_CASE(a_refill_is_one_batch_below_high),
+	KUNIT_CASE(a_stale_flag_caps_nothing),
+	KUNIT_CASE(other_refills_are_unchanged),
+	{}
+};
+
+static struct kunit_suite pcp_refill_suite = {
+	.name = "pcp_refill",
+	.test_cases = pcp_refill_cases,
+};
+
+kunit_test_suite(pcp_refill_suite);

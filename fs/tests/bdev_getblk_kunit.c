@@ -113,7 +113,7 @@ static void use_block_size(struct kunit *test, unsigned int size)
 
 static unsigned int folio_marks(struct folio *folio)
 {
-	/* Activation waits in a batch. */
+	/* Activation waits in a batch. This also empties the CPUs' lists of buffers. */
 	lru_add_drain_all();
 #ifdef CONFIG_LRU_GEN
 	if (lru_gen_enabled())
@@ -177,7 +177,7 @@ static const struct getblk_case getblk_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(getblk, getblk_cases, name);
 
-/* One mark for the use that creates, one for each that follows. */
+/* One mark for the use that creates, one for each that follows some time later. */
 static void a_miss_marks_once(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;
@@ -188,7 +188,6 @@ static void a_miss_marks_once(struct kunit *test)
 		sector_t last = block + per_page - 1;
 
 		KUNIT_EXPECT_EQ(test, marks_after_use(test, last, c->gfp), 1);
-		/* From the CPU's list, then from the page cache. */
 		KUNIT_EXPECT_EQ(test, marks_after_use(test, last, c->gfp), 2);
 		invalidate_bh_lrus();
 		KUNIT_EXPECT_EQ(test, marks_after_use(test, block, c->gfp), 3);
@@ -216,6 +215,55 @@ static void every_block_has_its_place(struct kunit *test)
 		brelse(maker);
 		empty_cache(test);
 	}
+}
+
+/* Look a block up so often, and the list of this CPU stays as it is. */
+static void look_up(struct kunit *test, sector_t block, gfp_t gfp, int times)
+{
+	while (times--)
+		brelse(getblk(test, block, gfp));
+}
+
+/*
+ * As the inodes of a block are read one after the other, and the blocks of a
+ * folio. Blocks of other folios that come in between change nothing as long as
+ * the first one's buffer stays in the CPU's list.
+ */
+static void what_follows_at_once_is_one_use(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	unsigned int per_page = PAGE_SIZE / c->size;
+	struct buffer_head *bh;
+
+	use_block_size(test, c->size);
+	/* On one CPU: each has a list of its own. */
+	migrate_disable();
+	bh = getblk(test, 0, c->gfp);
+	for (int i = 0; i < 4; i++) {
+		look_up(test, i % per_page, c->gfp, 16);
+		look_up(test, (i + 1) * per_page, c->gfp, 1);
+	}
+	migrate_enable();
+	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 1);
+
+	/* folio_marks() has emptied the lists: this is the second use. */
+	migrate_disable();
+	for (int i = 0; i < 4; i++)
+		look_up(test, i % per_page, c->gfp, 16);
+	migrate_enable();
+	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 2);
+
+	brelse(bh);
+
+	/* Others have pushed the buffer out of the list in between. */
+	migrate_disable();
+	bh = getblk(test, 100 * per_page, c->gfp);
+	for (int i = 0; i < 32; i++)
+		look_up(test, i * per_page, c->gfp, 1);
+	look_up(test, 100 * per_page, c->gfp, 1);
+	migrate_enable();
+	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 2);
+	brelse(bh);
 }
 
 /* The folio is there without buffers: to get them is one use, too. */
@@ -367,54 +415,6 @@ static void readahead_is_no_use(struct kunit *test)
 	folio_put(folio);
 }
 
-/*
- * As reclaim leaves it: gone, with a shadow entry in its place, which tells of
- * node 0 and of an eviction as many evictions ago as can be told.
- */
-static void evict(struct kunit *test, struct folio *folio)
-{
-	struct address_space *mapping = folio->mapping;
-
-	invalidate_bh_lrus();
-	folio_lock(folio);
-	KUNIT_EXPECT_TRUE(test, try_to_free_buffers(folio));
-	spin_lock(&mapping->host->i_lock);
-	xa_lock_irq(&mapping->i_pages);
-	__filemap_remove_folio(folio, xa_mk_value(BIT(BITS_PER_LONG - 2)));
-	xa_unlock_irq(&mapping->i_pages);
-	spin_unlock(&mapping->host->i_lock);
-	folio_unlock(folio);
-	/* The page cache's reference. */
-	folio_put(folio);
-}
-
-/* Evicted and read ahead again: its first use is not the first ever. */
-static void readahead_of_what_was_evicted(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	struct getblk_disk *d = test->priv;
-	struct buffer_head *bh;
-	struct folio *folio;
-
-	use_block_size(test, c->size);
-	bh = getblk(test, 1, c->gfp);
-	folio = bh->b_folio;
-	folio_get(folio);
-	brelse(bh);
-	evict(test, folio);
-	folio_put(folio);
-
-	__breadahead(d->bdev, 1, c->size);
-	folio = filemap_get_folio(d->bdev->bd_mapping, c->size >> PAGE_SHIFT);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
-	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
-	bh = __bread_gfp(d->bdev, 1, c->size, __GFP_MOVABLE);
-	KUNIT_ASSERT_NOT_NULL(test, bh);
-	KUNIT_EXPECT_EQ(test, folio_marks(folio), 2);
-	brelse(bh);
-	folio_put(folio);
-}
-
 /* What is used stays in the CPU's list, however much is read ahead. */
 static void readahead_holds_no_buffers(struct kunit *test)
 {
@@ -540,7 +540,7 @@ static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(busy_buffers_of_another_size, getblk_gen_params),
 	KUNIT_CASE_PARAM(migration_is_waited_for, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_is_no_use, getblk_gen_params),
-	KUNIT_CASE_PARAM(readahead_of_what_was_evicted, getblk_gen_params),
+	KUNIT_CASE_PARAM(what_follows_at_once_is_one_use, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
 	KUNIT_CASE_PARAM(racing_for_the_same_blocks, getblk_gen_params),
 	KUNIT_CASE_PARAM(what_it_takes, getblk_gen_params),

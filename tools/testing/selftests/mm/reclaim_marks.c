@@ -8,10 +8,13 @@
  * /proc/kpageflags that are page cache are the device's: what was only read
  * ahead must carry no mark, what was used once must not be active. A second
  * scan must find its blocks in memory and activate them, as a real second use
- * does. Nothing maps or reads the pages in between, which would be a use.
+ * does. Nothing maps or reads the pages in between, which would be a use. And a
+ * tree is walked whose files have all inodes of their blocks: to look these up
+ * one after the other is one use of a block.
  *
- * The generations of MGLRU do not show in a page's flags; there the marks of
- * the pages that were only read ahead are what is looked at.
+ * The generations of MGLRU, and how often it has seen a page used, do not show in
+ * a page's flags; there the marks of the pages that were only read ahead are what
+ * is looked at. The KUnit suite bdev_getblk looks at the rest.
  *
  * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten;
  * without it a sparse file under $TMPDIR is used through a loop device. Needs
@@ -32,6 +35,8 @@
 #define STRIDE		512
 #define NR_LOOKUPS	32
 #define NR_FILES	(STRIDE * NR_LOOKUPS)
+#define NR_DIRS		64
+#define FILES_PER_DIR	64
 #define DISK_MIB	256UL
 #define INSERTION	"events/filemap/mm_filemap_add_to_page_cache"
 
@@ -100,6 +105,13 @@ static bool umount_disk(struct scene *s)
 	return true;
 }
 
+static bool create(const char *path)
+{
+	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
+
+	return fd >= 0 && !close(fd);
+}
+
 FIXTURE_SETUP(marks)
 {
 	const char *disk = getenv("RECLAIM_DISK_EXT4");
@@ -129,16 +141,21 @@ FIXTURE_SETUP(marks)
 	else
 		ASSERT_TRUE(setup_loop(s));
 	ASSERT_EQ(0, shell("mkfs.ext4 -F -q -b 4096 -I 256 -N %d %s %luM >/dev/null 2>&1",
-			   NR_FILES + 4096, s->disk, DISK_MIB));
+			   NR_FILES + 2 * NR_DIRS * FILES_PER_DIR, s->disk, DISK_MIB));
 	ASSERT_TRUE(mount_disk(s));
 	/* Files that one directory gets in a row have inodes in a row. */
 	for (int i = 0; i < NR_FILES; i++) {
-		int fd;
-
 		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
-		fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
-		ASSERT_LE(0, fd);
-		close(fd);
+		ASSERT_TRUE(create(path));
+	}
+	snprintf(path, sizeof(path), "%s/tree", s->mnt);
+	ASSERT_EQ(0, mkdir(path, 0700));
+	for (int i = 0; i < NR_DIRS * FILES_PER_DIR; i++) {
+		snprintf(path, sizeof(path), "%s/tree/%d", s->mnt, i / FILES_PER_DIR);
+		if (i % FILES_PER_DIR == 0)
+			ASSERT_EQ(0, mkdir(path, 0700));
+		snprintf(path + strlen(path), 16, "/%d", i);
+		ASSERT_TRUE(create(path));
 	}
 	/* The last close of the device empties its cache. */
 	ASSERT_TRUE(umount_disk(s));
@@ -190,8 +207,14 @@ static int scan(struct scene *s)
 	return 0;
 }
 
-/* A scan by a task in the cgroup: what it reads is charged there. */
-static bool scan_in_cgroup(struct scene *s, int times)
+/* As people do it: every file has its size looked at. */
+static int walk(struct scene *s)
+{
+	return shell("find %s/tree -type f -size +1 >/dev/null", s->mnt);
+}
+
+/* A scan or a walk by a task in the cgroup: what it reads is charged there. */
+static bool run_in_cgroup(struct scene *s, int (*what)(struct scene *s), int times)
 {
 	pid_t pid = fork();
 	char path[128];
@@ -205,7 +228,7 @@ static bool scan_in_cgroup(struct scene *s, int times)
 			/* Inodes and dentries go, the device's pages stay. */
 			if (i && write_text("/proc/sys/vm/drop_caches", "2"))
 				_exit(2);
-			if (scan(s))
+			if (what(s))
 				_exit(3);
 		}
 		_exit(0);
@@ -251,7 +274,7 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 	struct scene *s = &self->scene;
 	struct pages p;
 
-	ASSERT_TRUE(scan_in_cgroup(s, 1));
+	ASSERT_TRUE(run_in_cgroup(s, scan, 1));
 	ASSERT_TRUE(look_at_pages(s, &p));
 	/* Without readahead this would not test what it is about. */
 	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
@@ -262,20 +285,37 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 		       p.referenced, p.cached);
 }
 
+TEST_F_TIMEOUT(marks, a_walk_does_not_activate, 120)
+{
+	/* Of 16 inodes each; read ahead 32 at a time. */
+	const long blocks = NR_DIRS * FILES_PER_DIR / 16;
+	struct scene *s = &self->scene;
+	struct pages p;
+
+	if (mglru())
+		SKIP(return, "MGLRU does not show how often a page was used");
+	/* The program's own pages are cached before, charged elsewhere. */
+	ASSERT_EQ(0, shell("find %s -maxdepth 0 -size +1 >/dev/null", s->dir));
+	ASSERT_TRUE(run_in_cgroup(s, walk, 1));
+	ASSERT_TRUE(look_at_pages(s, &p));
+	ASSERT_GT(p.cached, blocks);
+	EXPECT_LE(p.active * 4, p.cached)
+		TH_LOG("%ld of %ld pages active after one walk", p.active, p.cached);
+	/* It has used what it says. */
+	EXPECT_GE(p.referenced + p.active, blocks);
+}
+
 TEST_F_TIMEOUT(marks, a_second_use_activates, 120)
 {
 	struct scene *s = &self->scene;
 	struct pages p;
 
-	ASSERT_TRUE(scan_in_cgroup(s, 2));
+	if (mglru())
+		SKIP(return, "MGLRU does not show how often a page was used");
+	ASSERT_TRUE(run_in_cgroup(s, scan, 2));
 	ASSERT_TRUE(look_at_pages(s, &p));
 	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
-	if (mglru()) {
-		/* Used blocks have their marks; how many does not show. */
-		EXPECT_GE(p.referenced, NR_LOOKUPS);
-	} else {
-		EXPECT_GE(p.active, NR_LOOKUPS);
-	}
+	EXPECT_GE(p.active, NR_LOOKUPS);
 	EXPECT_LE((p.active + p.referenced) * 5, p.cached);
 }
 

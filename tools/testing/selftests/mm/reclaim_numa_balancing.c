@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * NUMA balancing and demotion towards nodes that have no room.
+ * NUMA balancing towards nodes that have no room.
  *
  * What balancing must not do is told by stack traces: kswapd woken, or direct
  * reclaim entered, by a task that is about to move a misplaced folio. What it
@@ -24,7 +24,6 @@
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <time.h>
 
 #define PAGE		4096UL
@@ -38,10 +37,8 @@
 #define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
 #define THP		"/sys/kernel/mm/transparent_hugepage/"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define CGROUP		"/sys/fs/cgroup/reclaim_numa"
 #define ZRAM		"/dev/zram0"
-#define SCALE		"/proc/sys/vm/watermark_scale_factor"
 
 #ifndef MPOL_BIND
 #define MPOL_DEFAULT	0
@@ -74,9 +71,7 @@ static const struct {
 	/* What is freed must be found free, not on per-cpu lists. */
 	{ "/proc/sys/vm/percpu_pagelist_high_fraction", "1000" },
 	/* Only saved; the tests set them. */
-	{ SCALE, NULL },
 	{ BALANCING, NULL },
-	{ DEMOTION, NULL },
 };
 
 /* Between the test and its tasks. */
@@ -142,37 +137,6 @@ static long room(int nid)
 	if (f)
 		fclose(f);
 	return pages * (long)PAGE;
-}
-
-/*
- * A node's free memory beyond a watermark and what is kept for others, in that
- * zone that has most of it, in bytes; negative where no zone reaches the mark.
- */
-static long best_above(int nid, const char *mark)
-{
-	FILE *f = fopen("/proc/zoneinfo", "r");
-	long best = LONG_MIN, free = 0, found = 0, value;
-	char line[256], name[16], *last;
-	int at = -1;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "Node %d, zone", &at) == 1 || at != nid)
-			continue;
-		if (sscanf(line, " pages free %ld", &value) == 1)
-			free = value;
-		else if (sscanf(line, " %15s %ld", name, &value) == 2 && !strcmp(name, mark))
-			found = value;
-		/* It follows the marks; the last is kept from who may use every zone. */
-		else if (strstr(line, "protection: (") && free) {
-			last = strrchr(line, ' ') + 1;
-			value = free - found - strtol(last + (*last == '('), NULL, 10);
-			if (value > best)
-				best = value;
-		}
-	}
-	if (f)
-		fclose(f);
-	return best == LONG_MIN ? best : best * (long)PAGE;
 }
 
 static int run_on(int nid)
@@ -267,7 +231,6 @@ static long traced(int nid, int min, int max, const char *func)
 }
 
 #define MIGRATING	"migrate_misplaced_folio"
-#define DEMOTING	"migrate_pages_batch"
 
 static int trace_start(void)
 {
@@ -306,13 +269,6 @@ static bool swap_on_zram(void)
 	if (fd >= 0)
 		close(fd);
 	return ok && !swapon(ZRAM, 0);
-}
-
-static bool no_swap(void)
-{
-	struct sysinfo info;
-
-	return !sysinfo(&info) && !info.totalswap;
 }
 
 FIXTURE(numa) {
@@ -481,7 +437,7 @@ static void big_task(struct shared *shared, int home, size_t size)
 }
 
 struct figures {
-	long faults, full, fragmented, migrated, fail, swapped;
+	long faults, full, fragmented, migrated, fail;
 };
 
 static void read_figures(struct figures *f, bool memcg)
@@ -491,7 +447,6 @@ static void read_figures(struct figures *f, bool memcg)
 	f->fragmented = vm_event("numa_target_fragmented");
 	f->migrated = vm_event("numa_pages_migrated");
 	f->fail = vm_event("pgmigrate_fail");
-	f->swapped = vm_event("pswpout");
 }
 
 /*
@@ -518,11 +473,9 @@ static struct figures watch(struct shared *shared, bool memcg, long wanted, doub
 	b.fragmented = a.fragmented < 0 ? -1 : b.fragmented - a.fragmented;
 	b.migrated -= a.migrated;
 	b.fail -= a.fail;
-	b.swapped -= a.swapped;
 	ksft_print_msg("%ld hinting faults: target full %ld, fragmented %ld\n",
 		       b.faults, b.full, b.fragmented);
-	ksft_print_msg("%ld pages migrated, %ld failed, %ld swapped out\n",
-		       b.migrated, b.fail, b.swapped);
+	ksft_print_msg("%ld pages migrated, %ld failed\n", b.migrated, b.fail);
 	return b;
 }
 
@@ -558,21 +511,11 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 	ASSERT_GT(f.faults, 100);
 	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));
 	EXPECT_EQ(0, traced(-1, 1, 99, MIGRATING));
-	if (variant->tiering) {
-		/* Promotion has kswapd make room, unless that is what it already does. */
-		EXPECT_GT(f.full + f.migrated, 0);
-		if (f.full > 1000)
-			EXPECT_GT(traced(-1, 0, 0, MIGRATING), 0);
-	} else {
-		EXPECT_GT(f.full, 0);
-		EXPECT_EQ(0, traced(-1, 0, 0, MIGRATING));
-		EXPECT_EQ(0, f.swapped);
-		if (no_swap())
-			ksft_print_msg("there was no swap: nothing could be swapped out\n");
-	}
+	EXPECT_GT(f.full, 0);
+	/* A promotion has kswapd make room, which other balancing must not. */
+	EXPECT_EQ(variant->tiering, traced(-1, 0, 0, MIGRATING) > 0);
 	if (self->memcg) {
-		if (f.full)
-			EXPECT_GT(memcg_event("numa_target_full"), 0);
+		EXPECT_GT(memcg_event("numa_target_full"), 0);
 		EXPECT_LE(memcg_event("numa_target_full") + memcg_event("numa_target_fragmented"),
 			  memcg_event("numa_hint_faults"));
 	}
@@ -666,214 +609,6 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));
 	if (self->memcg)
 		EXPECT_GT(memcg_event("numa_target_fragmented"), 0);
-}
-
-FIXTURE(demotion) {
-	char saved[ARRAY_SIZE(knobs)][64];
-	unsigned long cpu, memory, lower;
-	int disk;
-	struct shared *shared;
-	pid_t task;
-};
-
-FIXTURE_SETUP(demotion)
-{
-	self->disk = -1;
-	if (geteuid())
-		SKIP(return, "needs root");
-	self->cpu = read_list("/sys/devices/system/node/has_cpu");
-	self->memory = read_list("/sys/devices/system/node/has_memory");
-	self->lower = lower_tier(self->cpu, self->memory);
-	if (!self->lower || access(DEMOTION, F_OK))
-		SKIP(return, "needs a lower memory tier");
-	if (access(THP "enabled", F_OK))
-		SKIP(return, "the kernel is built without huge pages");
-	self->disk = open("/dev/nullb0", O_RDONLY);
-	if (self->disk < 0)
-		SKIP(return, "no /dev/nullb0: load null_blk");
-	if (mkdir(CGROUP, 0700) || access(CGROUP "/memory.reclaim", F_OK))
-		SKIP(return, "needs memory.reclaim");
-	if (trace_start())
-		SKIP(return, "needs tracefs with the events of vmscan");
-	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
-		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
-		if (knobs[i].value)
-			write_text(knobs[i].path, knobs[i].value);
-	}
-	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, self->shared);
-	write_text("/proc/sys/vm/drop_caches", "3");
-	write_text("/proc/sys/vm/compact_memory", "1");
-	write_text(BALANCING, "0");
-	ASSERT_EQ(0, write_text(DEMOTION, "1"));
-}
-
-FIXTURE_TEARDOWN(demotion)
-{
-	if (self->task > 0) {
-		kill(self->task, SIGKILL);
-		waitpid(self->task, NULL, 0);
-	}
-	if (self->disk >= 0)
-		close(self->disk);
-	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
-		if (self->saved[i][0])
-			write_text(knobs[i].path, self->saved[i]);
-	write_text(TRACE "/events/enable", "0");
-	rmdir(TRACE);
-	rmdir(CGROUP);
-}
-
-/* Clean page cache that nobody will miss, until the node is nearly full of it. */
-static bool fill_with_cache(int fd, int nid)
-{
-	unsigned long mask = 1UL << nid;
-	static char buf[MIB];
-	off_t at = 0;
-	bool ok;
-
-	if (syscall(SYS_set_mempolicy, MPOL_BIND, &mask, sizeof(mask) * 8))
-		return false;
-	while (room(nid) > (long)(2 * MIB) && at < (off_t)(1024 * MIB))
-		at += pread(fd, buf, sizeof(buf), at);
-	ok = room(nid) <= (long)(2 * MIB);
-	return !syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0) && ok;
-}
-
-static void cold_task(struct shared *shared, int nid, int lower, size_t size)
-{
-	char *map = new_map(size, MADV_HUGEPAGE, nid);
-
-	if (!map)
-		_exit(1);
-	memset(map, 1, size);
-	if (bind_to(map, size, -1))
-		_exit(1);
-	atomic_store(&shared->ready, 1);
-	while (!atomic_load(&shared->stop)) {
-		atomic_store(&shared->on_target, count_on(map, size, HUGE, lower));
-		nap(50);
-	}
-	_exit(0);
-}
-
-/* Cold huge pages on a node, in a task that counts those on the lower one. */
-static bool start_cold_task(struct shared *shared, pid_t *task, int nid, int lower, size_t size)
-{
-	*task = new_task(true);
-	if (!*task)
-		cold_task(shared, nid, lower, size);
-	return all_ready(shared, task, 1);
-}
-
-/*
- * The lower tier is full of page cache. Its kswapd must make room for huge pages.
- * Without swap, or what had been demoted would be reclaimed from there as well.
- */
-TEST_F_TIMEOUT(demotion, large_folios_reach_the_lower_tier, 120)
-{
-	const size_t size = 24 * HUGE;
-	int top = with_most_room(self->cpu & self->memory);
-	int lower = with_most_room(self->lower);
-	long demoted = vm_event("pgdemote_proactive");
-	long whole = vm_event("thp_migration_success"), split = vm_event("thp_migration_split");
-	double until;
-
-	ASSERT_TRUE(start_cold_task(self->shared, &self->task, top, lower, size));
-	ASSERT_TRUE(fill_with_cache(self->disk, lower));
-	ASSERT_EQ(0, write_text(TRACE "/trace", ""));
-	until = now() + 20;
-	do {
-		write_text(CGROUP "/memory.reclaim", "4M");
-		nap(300);
-	} while (atomic_load(&self->shared->on_target) < 12 && now() < until);
-
-	whole = vm_event("thp_migration_success") - whole;
-	split = vm_event("thp_migration_split") - split;
-	demoted = vm_event("pgdemote_proactive") - demoted;
-	ksft_print_msg("kswapd of the lower tier was woken %ld times for huge pages\n",
-		       traced(lower, 9, 9, DEMOTING));
-	ksft_print_msg("%ld of %ld pieces are there; %ld pages demoted\n",
-		       atomic_load(&self->shared->on_target), (long)(size / HUGE), demoted);
-	ksft_print_msg("%ld huge pages went whole, %ld split\n", whole, split);
-	EXPECT_GT(traced(lower, 9, 9, DEMOTING), 0);
-	EXPECT_GE(atomic_load(&self->shared->on_target), 8);
-	EXPECT_GE(whole, 4);
-	EXPECT_GE(demoted, 8 * (long)(HUGE / PAGE));
-}
-
-/* Demote six pieces or more; how often that woke kswapd of the lower tier for huge pages. */
-static long demote(struct shared *shared, int lower)
-{
-	double until = now() + 20;
-	long woken;
-
-	ksft_print_msg("the lower tier has %ld KiB free above low, %ld above high\n",
-		       best_above(lower, "low") / 1024, best_above(lower, "high") / 1024);
-	if (write_text(TRACE "/trace", ""))
-		return -1;
-	do {
-		write_text(CGROUP "/memory.reclaim", "4M");
-		nap(300);
-	} while (atomic_load(&shared->on_target) < 6 && now() < until);
-
-	woken = traced(lower, 9, 9, DEMOTING);
-	ksft_print_msg("its kswapd was woken %ld times for huge pages, %ld times for others\n",
-		       woken, traced(lower, 0, 8, DEMOTING));
-	ksft_print_msg("%ld pieces are there, %ld KiB are left above low\n",
-		       atomic_load(&shared->on_target), best_above(lower, "low") / 1024);
-	return woken;
-}
-
-/*
- * The lower tier has memory for them, but in single pages: that is taken. To
- * evict something there for the sake of the order is not worth it.
- */
-TEST_F_TIMEOUT(demotion, no_eviction_for_the_order, 120)
-{
-	int top = with_most_room(self->cpu & self->memory);
-	int lower = with_most_room(self->lower);
-	long demoted = vm_event("pgdemote_proactive");
-
-	ASSERT_TRUE(start_cold_task(self->shared, &self->task, top, lower, 12 * HUGE));
-	ASSERT_TRUE(fragment(lower, 40 * MIB));
-	EXPECT_EQ(0, demote(self->shared, lower));
-	EXPECT_GE(atomic_load(&self->shared->on_target), 4);
-	EXPECT_GE(vm_event("pgdemote_proactive") - demoted, 4 * (long)(HUGE / PAGE));
-}
-
-/* Raise a node's watermarks until all that it has free lies below the high one. */
-static bool raise_high_mark(int nid)
-{
-	char text[16];
-
-	/* In small steps, or the low mark comes closer than need be. */
-	for (int scale = 10; scale <= 3000 && best_above(nid, "high") >= 0;
-	     scale += 1 + scale / 32) {
-		snprintf(text, sizeof(text), "%d", scale);
-		if (write_text(SCALE, text))
-			return false;
-	}
-	return best_above(nid, "high") < 0;
-}
-
-/* That holds as long as single pages wake nobody either, which is above the low mark. */
-TEST_F_TIMEOUT(demotion, no_eviction_between_low_and_high, 120)
-{
-	int top = with_most_room(self->cpu & self->memory);
-	int lower = with_most_room(self->lower);
-	long demoted = vm_event("pgdemote_proactive");
-
-	ASSERT_TRUE(start_cold_task(self->shared, &self->task, top, lower, 12 * HUGE));
-	ASSERT_TRUE(fragment(lower, 60 * MIB));
-	ASSERT_TRUE(raise_high_mark(lower));
-	/* For the pieces that demote() asks for, or kswapd is woken, and rightly. */
-	ASSERT_GT(best_above(lower, "low"), 10 * (long)HUGE);
-	/* The watermarks are those of every node: the top tier's kswapd must sleep on. */
-	ASSERT_GT(best_above(top, "low"), (long)HUGE);
-	EXPECT_EQ(0, demote(self->shared, lower));
-	EXPECT_GE(atomic_load(&self->shared->on_target), 4);
-	EXPECT_GE(vm_event("pgdemote_proactive") - demoted, 4 * (long)(HUGE / PAGE));
 }
 
 TEST_HARNESS_MAIN

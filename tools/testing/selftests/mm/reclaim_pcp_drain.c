@@ -337,7 +337,7 @@ FIXTURE_TEARDOWN(other_nodes)
 /* The last node runs out of memory. The lists of all others are full, and stay so. */
 TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 {
-	long before = 0, after = 0, stalled, drains, pages, skips;
+	long before = 0, after = 0, stalled, drains;
 	int victim = self->nodes - 1;
 	struct zones z;
 	double until;
@@ -357,8 +357,6 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	ASSERT_GT(before, 500 * victim);
 	stalled = stalls();
 	drains = events("pcp_drain_alloc");
-	pages = events("pcp_drain_alloc_pages");
-	skips = events("pcp_drain_alloc_skip");
 	let_readers_go(self->readers);
 	/* Until a good many allocations have failed. */
 	until = now() + 30;
@@ -373,9 +371,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	drains = events("pcp_drain_alloc") - drains;
 	ksft_print_msg("%ld pages on the lists, %ld after %ld stalls\n",
 		       before, after, stalled);
-	ksft_print_msg("%ld drains of %ld pages, %ld left to others\n", drains,
-		       events("pcp_drain_alloc_pages") - pages,
-		       events("pcp_drain_alloc_skip") - skips);
+	ksft_print_msg("%ld times a list was drained\n", drains);
 	EXPECT_GT(stalled, 100);
 	/* The node that has run out was drained. */
 	EXPECT_GT(drains, 0);

@@ -31,7 +31,7 @@ _LIMIT = 1 << 20
 _TRAILERS = re.compile(r"^(Signed-off-by|Assisted-by|Co-developed-by): ", re.MULTILINE | re.IGNORECASE)
 # Excused: whoever submits signs off; and that a patch adds files is no fault when MAINTAINERS covers them, which the
 # check `maintainers` demands of each.
-_EXCUSED = "MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,FILE_PATH_CHANGES"
+_EXCUSED = "MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,FILE_PATH_CHANGES,UNKNOWN_COMMIT_ID"
 _CHECKPATCH = re.compile(r"[^ ]*:\d*: ?(?:ERROR|WARNING|CHECK):")
 # How every TRACE_EVENT() in the kernel is laid out; checkpatch takes it for a function.
 _TRACE_STYLE = re.compile(r"include/trace/[^ ]*: CHECK:(?:PARENTHESIS_ALIGNMENT|OPEN_ENDED_LINE):")

@@ -6,10 +6,6 @@
  * A writer fills memory, or its cgroup, with pages that wait for that disk. The
  * tracepoint mm_vmscan_throttled says who slept in reclaim, and why.
  *
- * opportunistic: reclaim that may not write, or not unmap, has to find the clean
- * page cache that is there: with vm.zone_reclaim_mode=1, and for a watermark boost.
- * It kills nobody, and enters no cgroup that memory.low protects.
- *
  * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten.
  * Without it a sparse file under $TMPDIR is used through a loop device. Needs
  * root, and cgroup v2 with the controllers memory and io.
@@ -18,36 +14,24 @@
 #include "reclaim_util.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 
 #define MIB		(1024 * 1024UL)
 #define SLOW_BPS	(4 * MIB)
 #define CGROUP_MIB	64
-#define NR_READERS	3
-#define NR_VICTIMS	8
-#define NR_CHILDREN	(NR_READERS + NR_VICTIMS + 2)
-#define NR_EMPTY	64
-#define MANY_FILES	1048576UL
+#define NR_CHILDREN	5
 
 static const struct {
 	const char *path, *value;
 } knobs[] = {
 	/* Let reclaim meet dirty pages before writers are held back for them. */
 	{ "/proc/sys/vm/dirty_ratio", "90" },
-	{ "/proc/sys/vm/zone_reclaim_mode", "0" },
-	{ "/proc/sys/vm/watermark_boost_factor", "15000" },
-	/* Free memory in pieces is to stay so. */
-	{ "/proc/sys/vm/compaction_proactiveness", "0" },
-	{ "/sys/kernel/mm/lru_gen/min_ttl_ms", "0" },
 	/* Only kept for later: a ratio that is set clears it. */
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 };
@@ -192,14 +176,30 @@ static bool setup_trace(struct scene *s)
 		s->tracefs[0] = '\0';
 		return cannot(s, "no instances in tracefs");
 	}
+	write_under(s->tracefs, "buffer_size_kb", "2048");
 	if (write_under(s->tracefs, "events/vmscan/mm_vmscan_throttled/enable", "1"))
 		return cannot(s, "no tracepoint mm_vmscan_throttled");
 	return true;
 }
 
+/* Events that the ring buffers had no room for. */
+static long events_lost(struct scene *s)
+{
+	int cpus = sysconf(_SC_NPROCESSORS_CONF);
+	char path[256];
+	long lost = 0;
+
+	for (int cpu = 0; cpu < cpus; cpu++) {
+		snprintf(path, sizeof(path), "%s/per_cpu/cpu%d/stats", s->tracefs, cpu);
+		if (!access(path, R_OK))
+			lost += read_figure(path, "overrun:");
+	}
+	return lost;
+}
+
 /*
  * How often somebody slept in reclaim: tasks whose name begins with comm, or one
- * pid, or all; for a reason, or any.
+ * pid, or all; for a reason, or any. -1 if that can not be told.
  */
 static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reason)
 {
@@ -223,7 +223,7 @@ static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reas
 	}
 	if (f)
 		fclose(f);
-	return found;
+	return events_lost(s) ? -1 : found;
 }
 
 static int open_hole(struct scene *s)
@@ -324,18 +324,6 @@ static pid_t start_hog(struct scene *s, unsigned long mib)
 	_exit(1);
 }
 
-/* Whoever is to be killed before the test itself is. */
-static pid_t start_victim(struct scene *s)
-{
-	pid_t pid = child(s, NULL);
-
-	if (pid)
-		return pid;
-	write_text("/proc/self/oom_score_adj", "1000");
-	pause();
-	_exit(1);
-}
-
 /* Whether it is in use; the lowest bit of the file is its main switch. */
 static bool mglru(void)
 {
@@ -431,19 +419,6 @@ static bool setup_scene(struct scene *s)
 	return setup_disk(s) && setup_cgroups(s) && setup_trace(s);
 }
 
-/* Cgroups that have nothing to free are not to hide those that have. */
-static bool empty_cgroups(struct scene *s, bool make)
-{
-	char path[192];
-	int done = 0;
-
-	for (int i = 0; i < NR_EMPTY; i++) {
-		snprintf(path, sizeof(path), "%s.empty%d", s->clean, i);
-		done += make ? !mkdir(path, 0700) : !rmdir(path);
-	}
-	return done == NR_EMPTY;
-}
-
 static void end_scene(struct scene *s)
 {
 	end_children(s);
@@ -459,10 +434,8 @@ static void end_scene(struct scene *s)
 		rmdir(s->tracefs);
 	for (int i = 0; i < 50 && s->slow[0] && rmdir(s->slow) && errno == EBUSY; i++)
 		usleep(100000);
-	if (s->clean[0]) {
-		empty_cgroups(s, false);
+	if (s->clean[0])
 		rmdir(s->clean);
-	}
 	shell("umount %s/cgroup 2>/dev/null; rm -rf %s", s->dir, s->dir);
 	for (int i = 0; i < NR_KNOBS; i++) {
 		/* Ratios and bytes exclude each other: what was 0 was the other one. */
@@ -620,202 +593,6 @@ TEST_F_TIMEOUT(slow_disk, clean_child_goes_on, 60)
 	EXPECT_GT(stolen, 2048);
 	/* With several nodes a pass is of one of them, and may find no clean page there. */
 	EXPECT_LE(waited * 1000L, stolen);
-}
-
-FIXTURE(opportunistic) {
-	struct scene scene;
-};
-
-FIXTURE_SETUP(opportunistic)
-{
-	bool ready = setup_scene(&self->scene);
-
-	if (self->scene.cannot)
-		SKIP(return, "%s", self->scene.cannot);
-	ASSERT_TRUE(ready) {
-		TH_LOG("%s", self->scene.why);
-	}
-}
-
-FIXTURE_TEARDOWN_PARENT(opportunistic)
-{
-	end_scene(&self->scene);
-}
-
-/* Read so much of the hole into the page cache, in folios of one page each. */
-static bool fill_cache(struct scene *s, unsigned long mib)
-{
-	static char buf[MIB];
-	int fd = open_hole(s);
-	bool ok = true;
-
-	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-	for (unsigned long at = 0; ok && at < mib; at++)
-		ok = pread(fd, buf, MIB, at * MIB) == (ssize_t)MIB;
-	close(fd);
-	return ok;
-}
-
-/* vm.zone_reclaim_mode: take the page cache that is here before memory elsewhere. */
-TEST_F_TIMEOUT(opportunistic, zone_reclaim_frees_page_cache, 60)
-{
-	struct scene *s = &self->scene;
-	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB;
-	long done, failed;
-
-	ASSERT_TRUE(fill_cache(s, mib));
-	if (write_text("/proc/sys/vm/zone_reclaim_mode", "1"))
-		SKIP(return, "no vm.zone_reclaim_mode: the kernel is built without NUMA");
-	done = read_figure("/proc/vmstat", "zone_reclaim_success");
-	failed = read_figure("/proc/vmstat", "zone_reclaim_failed");
-	ASSERT_GE(done, 0);
-	ASSERT_TRUE(fill_cache(s, 2 * mib));
-	done = read_figure("/proc/vmstat", "zone_reclaim_success") - done;
-	failed = read_figure("/proc/vmstat", "zone_reclaim_failed") - failed;
-	TH_LOG("%ld attempts freed enough, %ld did not", done, failed);
-	EXPECT_GT(done, 0);
-	EXPECT_GT(done, failed);
-}
-
-/* Every second piece of the hole goes: memory is free, but hardly a whole block of it. */
-static bool punch_cache(struct scene *s, unsigned long mib)
-{
-	const unsigned long page = getpagesize(), piece = page > MIB / 32 ? page : MIB / 32;
-	int fd = open_hole(s);
-	bool ok = true;
-
-	for (unsigned long at = 0; ok && at < mib * MIB; at += 2 * piece)
-		ok = !posix_fadvise(fd, at, piece, POSIX_FADV_DONTNEED);
-	close(fd);
-	return ok;
-}
-
-/* Page cache in a cgroup that memory.low protects; a new one, see empty_cgroups(). */
-static bool fill_protected(struct scene *s)
-{
-	char path[256], used[32];
-	int status;
-	pid_t pid;
-
-	if (rmdir(s->clean) || mkdir(s->clean, 0700) || write_under(s->clean, "memory.low", "max"))
-		return false;
-	pid = fork();
-	if (pid == 0)
-		_exit(write_under(s->clean, "cgroup.procs", "0") || !fill_cache(s, 8));
-	snprintf(path, sizeof(path), "%s/memory.current", s->clean);
-	return pid > 0 && waitpid(pid, &status, 0) == pid && !status &&
-	       !read_text(path, used, sizeof(used)) && atol(used) > (long)MIB;
-}
-
-/* 64 KiB of unmovable memory, which lasts until we end: what a pipe holds. */
-static bool fill_pipe(void)
-{
-	static char buf[MIB / 16];
-	int ends[2];
-
-	return !pipe(ends) && write(ends[1], buf, sizeof(buf)) == (ssize_t)sizeof(buf);
-}
-
-/* Passes of kswapd that freed something, and what the best one freed. */
-static int passes(struct scene *s, unsigned long *most)
-{
-	char path[256], line[512];
-	unsigned long freed;
-	int found = 0;
-	FILE *f;
-
-	*most = 0;
-	snprintf(path, sizeof(path), "%s/trace", s->tracefs);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		char *at = strstr(line, "nr_reclaimed=");
-
-		if (!at || !strstr(line, "mm_vmscan_balance_pgdat_end:"))
-			continue;
-		freed = strtoul(at + strlen("nr_reclaimed="), NULL, 10);
-		found += freed > 0;
-		if (freed > *most)
-			*most = freed;
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
-
-/* Pages of a block of one migrate type, the least that a boost asks for. */
-static unsigned long block_pages(void)
-{
-	FILE *f = fopen("/proc/pagetypeinfo", "r");
-	unsigned long pages = 0;
-	char line[256];
-
-	while (f && fgets(line, sizeof(line), f) && !pages)
-		sscanf(line, "Pages per block: %lu", &pages);
-	if (f)
-		fclose(f);
-	return pages;
-}
-
-/* A zone that had to mix blocks wants some more memory free, and much is free already. */
-TEST_F_TIMEOUT(opportunistic, boost_frees_page_cache, 60)
-{
-	struct scene *s = &self->scene;
-	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB, most;
-	const struct rlimit files = { MANY_FILES, MANY_FILES };
-	unsigned long block = block_pages(), pipes = mib * 16 / 5, boost, largest;
-	long was, is, kills;
-	cpu_set_t last;
-	int found;
-
-	if (write_text("/proc/sys/vm/watermark_boost_factor", "15000"))
-		SKIP(return, "no vm.watermark_boost_factor");
-	if (!block || mib * MIB / getpagesize() < 64 * block)
-		SKIP(return, "so small a zone is not boosted, or there is no /proc/pagetypeinfo");
-	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
-	ASSERT_TRUE(fill_cache(s, mib));
-	ASSERT_TRUE(punch_cache(s, mib));
-	/* New ones: those that reclaim has met already stand aside. */
-	ASSERT_TRUE(empty_cgroups(s, true));
-	ASSERT_TRUE(fill_protected(s));
-	was = free_mib();
-	ASSERT_GT(was, (long)mib / 3);
-	/* All is young, but nobody is to be killed for that while memory is free. */
-	for (int i = 0; i < NR_VICTIMS; i++)
-		ASSERT_GT(start_victim(s), 0);
-	write_text("/sys/kernel/mm/lru_gen/min_ttl_ms", "3600000");
-	kills = read_figure("/proc/vmstat", "oom_kill");
-	ASSERT_EQ(0, write_under(s->tracefs, "events/vmscan/mm_vmscan_balance_pgdat_end/enable",
-				 "1"));
-	/*
-	 * Of nodes the last, which has no zone for DMA; in small steps, so that
-	 * the first pass is for one boost.
-	 */
-	CPU_ZERO(&last);
-	CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &last);
-	ASSERT_EQ(0, sched_setaffinity(0, sizeof(last), &last));
-	largest = block;
-	for (unsigned long i = 0; i < pipes && i < MANY_FILES / 4 && !passes(s, &most); i++) {
-		ASSERT_TRUE(fill_pipe());
-		/* Of all zones together, beyond their watermarks. */
-		boost = zoneinfo_sum("boost");
-		if (boost > largest)
-			largest = boost;
-		usleep(20000);
-	}
-	is = free_mib();
-	found = passes(s, &most);
-	TH_LOG("%d passes freed something, %lu pages at most, for a boost of %lu at most", found,
-	       most, largest);
-	TH_LOG("%ld MiB were free, then %ld", was, is);
-	/* Far above all watermarks, so that it was not for them. */
-	ASSERT_GT(is, (long)mib / 10);
-	EXPECT_GT(found, 0);
-	EXPECT_GE(most, block);
-	/* A busy host lets a second boost come before the pass for the first. */
-	EXPECT_LT(most, largest + block);
-	EXPECT_EQ(kills, read_figure("/proc/vmstat", "oom_kill"));
-	/* Nor is a protection broken for it. */
-	EXPECT_EQ(0, figure_under(s->clean, "memory.events", "low"));
 }
 
 TEST_HARNESS_MAIN

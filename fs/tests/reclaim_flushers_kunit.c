@@ -64,6 +64,7 @@ static int flushers_init(struct kunit *test)
 			d->folio[i] = folio_alloc(GFP_KERNEL, 0);
 			KUNIT_ASSERT_NOT_NULL(test, d->folio[i]);
 			d->folio[i]->mapping = &d->inode->i_data;
+			folio_set_dirty(d->folio[i]);
 		}
 	}
 	return 0;
@@ -78,6 +79,7 @@ static void flushers_exit(struct kunit *test)
 			if (!d->folio[i])
 				continue;
 			d->folio[i]->mapping = NULL;
+			folio_clear_dirty(d->folio[i]);
 			folio_put(d->folio[i]);
 		}
 		if (d->bdi) {
@@ -146,18 +148,24 @@ static void locked_folios_start_nobody(struct kunit *test)
 		folio_unlock(d->folio[i]);
 }
 
+/* Written since they were met: nothing to start, and no reason to start all. */
+static void written_folios_start_nobody(struct kunit *test)
+{
+	struct test_device *d = test->priv;
+
+	folio_clear_dirty(d->folio[0]);
+	folio_set_writeback(d->folio[1]);
+	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
+	KUNIT_EXPECT_FALSE(test, started(&d->bdi->wb));
+	folio_clear_writeback(d->folio[1]);
+	folio_set_dirty(d->folio[0]);
+}
+
 /* Then the caller starts all. */
 static void none_is_found(struct kunit *test)
 {
 	struct test_device *d = test->priv;
 	struct bdi_writeback *wb = &d->bdi->wb;
-
-	/* Truncated in the meantime */
-	for (int i = 0; i < FOLIOS_PER_DEVICE; i++)
-		d->folio[i]->mapping = NULL;
-	KUNIT_EXPECT_FALSE(test, wakeup(test, MET, MET));
-	for (int i = 0; i < FOLIOS_PER_DEVICE; i++)
-		d->folio[i]->mapping = &d->inode->i_data;
 
 	/* A filesystem that is not written back */
 	d->bdi->capabilities &= ~BDI_CAP_WRITEBACK;
@@ -207,6 +215,7 @@ static struct kunit_case reclaim_flushers_cases[] = {
 	KUNIT_CASE(only_their_own_is_started),
 	KUNIT_CASE(each_of_several_is_started),
 	KUNIT_CASE(locked_folios_start_nobody),
+	KUNIT_CASE(written_folios_start_nobody),
 	KUNIT_CASE(none_is_found),
 	KUNIT_CASE(only_their_own_domain_is_started),
 	{}

@@ -367,7 +367,6 @@ static int kernel_warnings(struct scene *s)
 			break;
 		rec[len] = '\0';
 		if (!strstr(rec, "WARNING:") && !strstr(rec, "BUG:") &&
-		    !strstr(rec, "writeback from direct reclaim") &&
 		    !strstr(rec, "Busy inodes"))
 			continue;
 		if (!nr++)

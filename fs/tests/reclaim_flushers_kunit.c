@@ -154,10 +154,10 @@ static void written_folios_start_nobody(struct kunit *test)
 	struct test_device *d = test->priv;
 
 	folio_clear_dirty(d->folio[0]);
-	folio_set_writeback(d->folio[1]);
+	set_bit(PG_writeback, &d->folio[1]->flags.f);
 	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
 	KUNIT_EXPECT_FALSE(test, started(&d->bdi->wb));
-	folio_clear_writeback(d->folio[1]);
+	clear_bit(PG_writeback, &d->folio[1]->flags.f);
 	folio_set_dirty(d->folio[0]);
 }
 

@@ -511,11 +511,19 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 	ASSERT_GT(f.faults, 100);
 	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));
 	EXPECT_EQ(0, traced(-1, 1, 99, MIGRATING));
-	EXPECT_GT(f.full, 0);
-	/* A promotion has kswapd make room, which other balancing must not. */
-	EXPECT_EQ(variant->tiering, traced(-1, 0, 0, MIGRATING) > 0);
+	if (variant->tiering) {
+		/* A promotion has kswapd make room, and then there may be enough for all. */
+		EXPECT_GT(f.full + f.migrated, 0);
+		/* Unless kswapd is at work already */
+		if (f.full > 1000)
+			EXPECT_GT(traced(-1, 0, 0, MIGRATING), 0);
+	} else {
+		EXPECT_GT(f.full, 0);
+		EXPECT_EQ(0, traced(-1, 0, 0, MIGRATING));
+	}
 	if (self->memcg) {
-		EXPECT_GT(memcg_event("numa_target_full"), 0);
+		if (f.full)
+			EXPECT_GT(memcg_event("numa_target_full"), 0);
 		EXPECT_LE(memcg_event("numa_target_full") + memcg_event("numa_target_fragmented"),
 			  memcg_event("numa_hint_faults"));
 	}

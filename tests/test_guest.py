@@ -99,11 +99,14 @@ def test_panic(tmp_path: Path) -> None:
     assert "Kernel panic" in outcome.story()
 
 
-def test_a_guest_that_goes_away_is_no_success(tmp_path: Path) -> None:
-    layout, spec = toy(tmp_path, "exit 0")
+@pytest.mark.parametrize(("says", "boots"), [("true", 2), ("echo half", 1)])
+def test_a_guest_that_goes_away_is_no_success(tmp_path: Path, says: str, boots: int) -> None:
+    """One that goes away before it said anything is booted once more, but not for ever."""
+    layout, spec = toy(tmp_path, f"echo boot >>{tmp_path}/boots; {says}; exit 0")
     outcome = guest.run(layout, spec, "true")
     assert outcome.ended == "died"
     assert not outcome.ok
+    assert len((tmp_path / "boots").read_text().splitlines()) == boots
 
 
 def test_timeout_ends_everything_started(tmp_path: Path) -> None:

@@ -390,23 +390,6 @@ def test_a_guest_that_measured_nothing_is_a_failure(
     assert seen[0].mib == 256 and seen[0].emulator is None and "nokaslr" not in seen[0].append
 
 
-@pytest.mark.parametrize(("said", "boots"), [("", 2), ("half\n", 1)])
-def test_a_guest_that_goes_away_before_it_said_anything_is_booted_once_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, boots: int
-) -> None:
-    seen: list[Spec] = []
-
-    def run(layout: Layout, spec: Spec, *rest: object) -> Outcome:
-        seen.append(spec)
-        return Outcome("died", 1, said, "pci", 1.0)
-
-    monkeypatch.setattr("lr.guest.run", run)
-    job = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))[0]
-    with pytest.raises(Fail, match="ended before the command did"):
-        runner.take(Layout(tmp_path), job, tmp_path, Options(1, True), "d")
-    assert len(seen) == boots
-
-
 def test_a_throttled_disk_is_one_for_qemu(tmp_path: Path) -> None:
     from lr import guest
 

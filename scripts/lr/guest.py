@@ -278,10 +278,12 @@ def run(
         qemu = [*_disks(folder, spec.disks), *spec.qemu]
         words = _arguments(layout, spec, qemu, f"bash {inside}")
         outcome = _watch(words, spec, on_output)
-        if outcome.ended == "unbooted":
-            # Nothing of the command has run. A kernel that can not boot does not the second time, either.
+        if outcome.ended == "unbooted" or (outcome.ended == "died" and not outcome.output):
+            # Nothing of the command has run: rarely QEMU hangs or goes away in the middle of booting. A kernel that can
+            # not boot does not the second time, either.
             last = " / ".join(outcome.console.strip().splitlines()[-2:])
-            notice(f"a guest did not come to its command in {_BOOT} s, the console ended with: {last}; once more")
+            how = f"did not come to its command in {_BOOT} s" if outcome.ended == "unbooted" else "went away at boot"
+            notice(f"a guest {how}, the console ended with: {last}; once more")
             outcome = _watch(words, spec, on_output)
         return outcome
 

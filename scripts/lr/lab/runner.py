@@ -147,10 +147,6 @@ def boot(
     out.parent.mkdir(parents=True, exist_ok=True)
     out.unlink(missing_ok=True)
     outcome = guest.run(layout, spec, command_of(job, options))
-    if outcome.ended == "died" and not outcome.output:
-        # Rarely QEMU goes away while the guest boots. Here that is no verdict on the kernel, as in a test.
-        notice(f"{job.label}: {outcome.story(2)}\nonce more")
-        outcome = guest.run(layout, spec, command_of(job, options))
     out.with_suffix(".console").write_text(outcome.console)
     if not outcome.ok:
         why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)

@@ -714,7 +714,8 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		int threads = rounds % 2 ? 4 : 7;
 
 		stolen = read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd");
-		if (!helpers_work(nid, 30)) {
+		/* One that gained too little waits for 64 windows of up to half a second. */
+		if (!helpers_work(nid, 60)) {
 			print_node(nid);
 			ASSERT_TRUE(false)
 				TH_LOG("round %d: node %d's helpers do nothing", rounds, nid);

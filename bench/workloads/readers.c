@@ -2,16 +2,15 @@
 /*
  * Readers that stream through block devices or files: the page-cache hog of the lab.
  *
- * readers N SECONDS fadvise|mmap|read|direct|once PATH...
+ * readers N SECONDS fadvise|mmap|read|direct PATH...
  *
  * N processes, each at an offset of its own in PATH number i modulo the paths. fadvise fills the page cache without
- * copying, mmap maps and touches, read copies, direct bypasses the page cache. "once" copies like read, but all readers
- * together stop after READERS_KIB. Prints one line: kib=, ms= (of the window), cpu_ms= (of all readers).
+ * copying, mmap maps and touches, read copies, direct bypasses the page cache. Prints one line: kib=, ms= (of the window),
+ * cpu_ms= (of all readers).
  *
  * READERS_WARM		seconds before the window begins, or "signal": it begins with SIGUSR1
  * READERS_DIR		folder for what /proc showed at both edges of the window: vmstat.before, stat.before, kswapd.before
  *			and the same .after; kswapd has a line "name ticks" for each thread whose name begins so
- * READERS_TICKS	1: print "tick SECONDS pgscan_kswapd pgsteal_kswapd pgscan_direct pgsteal_direct KIB" each second
  * READERS_CGROUPS	reader i moves into the cgroup of that name with i modulo 8 after it
  */
 #include <ctype.h>
@@ -25,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,17 +33,11 @@
 
 #define STEP		(1UL << 20)
 #define MAX_READERS	256
-#define MAX_TICKS	600
-#define NR_WATCHED	4
 
 static struct shared {
 	atomic_int stop;
 	atomic_ulong kib[MAX_READERS];
 } *shared;
-
-static const char * const watched[NR_WATCHED] = {
-	"pgscan_kswapd", "pgsteal_kswapd", "pgscan_direct", "pgsteal_direct",
-};
 
 static void step(int fd, char mode, off_t at, char *buf)
 {
@@ -70,7 +62,7 @@ static void step(int fd, char mode, off_t at, char *buf)
 	}
 }
 
-static void reader(int me, int nr, char mode, const char *path, unsigned long limit)
+static void reader(int me, int nr, char mode, const char *path)
 {
 	const char *cgroups = getenv("READERS_CGROUPS");
 	int fd = open(path, O_RDONLY | (mode == 'd' ? O_DIRECT : 0));
@@ -93,7 +85,7 @@ static void reader(int me, int nr, char mode, const char *path, unsigned long li
 	if (!nr_steps)
 		die("a path is smaller than 1 MiB");
 	at = nr_steps / nr * me;
-	while (!atomic_load(&shared->stop) && atomic_load(&shared->kib[me]) < limit) {
+	while (!atomic_load(&shared->stop)) {
 		step(fd, mode, (off_t)(at % nr_steps) * STEP, buf);
 		at++;
 		atomic_fetch_add(&shared->kib[me], STEP >> 10);
@@ -121,15 +113,6 @@ static double total_cpu(const pid_t *pids, int nr)
 			cpu += ts.tv_sec + ts.tv_nsec / 1e9;
 	}
 	return cpu;
-}
-
-static double children_cpu(void)
-{
-	struct rusage used;
-
-	getrusage(RUSAGE_CHILDREN, &used);
-	return used.ru_utime.tv_sec + used.ru_stime.tv_sec +
-	       (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
 }
 
 static size_t slurp(const char *path, char *buf, size_t size)
@@ -213,18 +196,6 @@ static void keep_roughly(const char *dir, const char *edge)
 	keep_kswapds(dir, edge);
 }
 
-static void watch(unsigned long *values)
-{
-	slurp("/proc/vmstat", text, sizeof(text));
-	for (int i = 0; i < NR_WATCHED; i++) {
-		char want[64], *found;
-
-		snprintf(want, sizeof(want), "\n%s ", watched[i]);
-		found = strstr(text, want);
-		values[i] = found ? strtoul(found + strlen(want), NULL, 10) : 0;
-	}
-}
-
 /* Wait until the window is to begin. */
 static void warm_up(const char *warm, const sigset_t *start)
 {
@@ -240,25 +211,19 @@ static void warm_up(const char *warm, const sigset_t *start)
 
 int main(int argc, char **argv)
 {
-	const char *dir = getenv("READERS_DIR"), *limit = getenv("READERS_KIB"), *warm = getenv("READERS_WARM");
-	static unsigned long ticks[MAX_TICKS][NR_WATCHED + 1];
+	const char *dir = getenv("READERS_DIR"), *warm = getenv("READERS_WARM");
 	int nr = argc > 4 ? atoi(argv[1]) : 0;
 	double seconds = argc > 4 ? atof(argv[2]) : 0;
-	bool ticking = getenv("READERS_TICKS") != NULL, bad = false;
-	unsigned long before, after, each = ~0UL;
+	bool bad = false;
+	unsigned long before, after;
 	double start, end, cpu;
 	static pid_t pids[MAX_READERS];
-	int nr_ticks = 0, status;
+	int status;
 	sigset_t go;
 
-	if (nr < 1 || nr > MAX_READERS || seconds <= 0 || !strchr("fmrdo", argv[3][0])) {
-		fprintf(stderr, "usage: readers N SECONDS fadvise|mmap|read|direct|once PATH...\n");
+	if (nr < 1 || nr > MAX_READERS || seconds <= 0 || !strchr("fmrd", argv[3][0])) {
+		fprintf(stderr, "usage: readers N SECONDS fadvise|mmap|read|direct PATH...\n");
 		return 2;
-	}
-	if (argv[3][0] == 'o') {
-		if (!limit)
-			die("once needs READERS_KIB");
-		each = strtoul(limit, NULL, 10) / nr;
 	}
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
@@ -267,58 +232,37 @@ int main(int argc, char **argv)
 	sigemptyset(&go);
 	sigaddset(&go, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &go, NULL);
-	start = now();
 	for (int i = 0; i < nr; i++) {
 		pids[i] = fork();
 		if (pids[i] < 0)
 			die("fork");
 		if (!pids[i])
-			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)], each);
+			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)]);
 	}
 	warm_up(warm, &go);
 	keep_roughly(dir, "before");
 	/* Counters and window have the same edges: what is written down waits. */
 	if (dir)
 		slurp("/proc/vmstat", vmstat[0], sizeof(vmstat[0]));
-	before = each == ~0UL ? total_kib(nr) : 0;
+	before = total_kib(nr);
 	cpu = total_cpu(pids, nr);
-	if (each == ~0UL)
-		start = now();
+	start = now();
 	MARK(MARK_BEGIN);
-	if (each != ~0UL) {
-		/* Until all are through, without anybody who polls. */
-		for (int i = 0; i < nr; i++)
-			bad |= waitpid(pids[i], &status, 0) < 0 || status;
-	} else if (ticking) {
-		for (; nr_ticks < MAX_TICKS && nr_ticks < seconds; nr_ticks++) {
-			sleep_until_ns((uint64_t)((start + nr_ticks + 1) * 1e9));
-			watch(ticks[nr_ticks]);
-			ticks[nr_ticks][NR_WATCHED] = total_kib(nr);
-		}
-	} else {
-		sleep_until_ns((uint64_t)((start + seconds) * 1e9));
-	}
+	sleep_until_ns((uint64_t)((start + seconds) * 1e9));
 	MARK(MARK_END);
 	end = now();
 	after = total_kib(nr);
 	if (dir)
 		slurp("/proc/vmstat", vmstat[1], sizeof(vmstat[1]));
-	/* Those that have ended are in the children's sum. */
-	cpu = each == ~0UL ? total_cpu(pids, nr) - cpu : children_cpu();
+	cpu = total_cpu(pids, nr) - cpu;
 	keep_roughly(dir, "after");
 	if (dir) {
 		write_down(dir, "vmstat", "before", vmstat[0], strlen(vmstat[0]));
 		write_down(dir, "vmstat", "after", vmstat[1], strlen(vmstat[1]));
 	}
 	atomic_store(&shared->stop, 1);
-	for (int i = 0; i < nr && each == ~0UL; i++)
+	for (int i = 0; i < nr; i++)
 		bad |= waitpid(pids[i], &status, 0) < 0 || status;
-	for (int i = 0; i < nr_ticks; i++) {
-		printf("tick %d", i + 1);
-		for (int j = 0; j <= NR_WATCHED; j++)
-			printf(" %lu", ticks[i][j]);
-		printf("\n");
-	}
 	printf("kib=%lu ms=%.0f cpu_ms=%.0f\n", after - before, (end - start) * 1000, cpu * 1000);
 	return bad;
 }

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Clean file folios in reclaim: removed together, in one hold of their mapping's
+ * locks, and none held while reclaim enters a filesystem.
+ *
+ * The folios belong to inodes of the test, whose address space operations tell
+ * how many pages were left when reclaim called.
+ */
+#include <kunit/test.h>
+#include <linux/backing-dev.h>
+#include <linux/fs.h>
+#include <linux/pagemap.h>
+#include <linux/swap.h>
+
+#include "../internal.h"
+
+#define NR_FOLIOS	32
+
+struct removal_test {
+	struct super_block sb;
+	struct file_system_type fs;
+	struct inode inode[2];
+	/* What ->free_folio has seen: calls, and how often the pages left had changed */
+	unsigned int freed, holds;
+	unsigned long left;
+	/* Pages left when ->release_folio was called */
+	unsigned long at_release;
+};
+
+static struct removal_test *test_of(struct address_space *mapping)
+{
+	return mapping->host->i_private;
+}
+
+/* The mapping is not the folio's any more. */
+static void removal_free_folio(struct folio *folio)
+{
+	struct removal_test *t = folio_change_private(folio, NULL);
+	unsigned long left = t->inode[0].i_data.nrpages + t->inode[1].i_data.nrpages;
+
+	t->freed++;
+	t->holds += left != t->left;
+	t->left = left;
+}
+
+static bool removal_release_folio(struct folio *folio, gfp_t gfp)
+{
+	struct removal_test *t = test_of(folio->mapping);
+
+	t->at_release = folio->mapping->nrpages;
+	folio_detach_private(folio);
+	folio_change_private(folio, t);
+	return true;
+}
+
+static const struct address_space_operations removal_aops = {
+	.free_folio	= removal_free_folio,
+	.release_folio	= removal_release_folio,
+	.dirty_folio	= noop_dirty_folio,
+};
+
+static struct folio *folio_at(struct removal_test *t, int inode, pgoff_t index)
+{
+	struct folio *folio = filemap_get_folio(&t->inode[inode].i_data, index);
+
+	return IS_ERR(folio) ? NULL : folio;
+}
+
+static int removal_init(struct kunit *test)
+{
+	struct removal_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, t);
+	t->fs.name = "reclaim_removal_kunit";
+	t->sb.s_type = &t->fs;
+	t->sb.s_bdi = &noop_backing_dev_info;
+	t->left = 2 * NR_FOLIOS;
+	for (int i = 0; i < ARRAY_SIZE(t->inode); i++) {
+		struct inode *inode = &t->inode[i];
+
+		inode_init_once(inode);
+		spin_lock_init(&inode->i_lock);
+		/* Somebody has it open: nobody looks for it on a list. */
+		atomic_set(&inode->i_count, 1);
+		inode->i_sb = &t->sb;
+		inode->i_private = t;
+		inode->i_mapping = &inode->i_data;
+		inode->i_data.host = inode;
+		inode->i_data.a_ops = &removal_aops;
+		mapping_set_gfp_mask(&inode->i_data, GFP_KERNEL);
+		mapping_set_no_writeback_tags(&inode->i_data);
+	}
+	test->priv = t;
+
+	for (int i = 0; i < 2 * NR_FOLIOS; i++) {
+		struct folio *folio = filemap_alloc_folio(GFP_KERNEL, 0, NULL);
+
+		KUNIT_ASSERT_NOT_NULL(test, folio);
+		if (filemap_add_folio(&t->inode[i % 2].i_data, folio, i / 2, GFP_KERNEL)) {
+			folio_put(folio);
+			KUNIT_FAIL_AND_ABORT(test, "no room in the page cache");
+		}
+		/* For ->free_folio; without the flag reclaim asks nobody to release it. */
+		folio_change_private(folio, t);
+		folio_mark_uptodate(folio);
+		folio_unlock(folio);
+		folio_put(folio);
+	}
+	lru_add_drain_all();
+	return 0;
+}
+
+static void removal_exit(struct kunit *test)
+{
+	struct removal_test *t = test->priv;
+
+	if (!t)
+		return;
+	for (int i = 0; i < ARRAY_SIZE(t->inode); i++)
+		truncate_inode_pages(&t->inode[i].i_data, 0);
+	lru_add_drain_all();
+}
+
+/* Reclaim folios of the first inodes, in turn; the pages it has freed. */
+static unsigned long reclaim_some(struct kunit *test, int inodes, unsigned int nr)
+{
+	struct removal_test *t = test->priv;
+	LIST_HEAD(list);
+
+	for (unsigned int i = 0; i < nr; i++) {
+		struct folio *folio = folio_at(t, i % inodes, i / inodes);
+
+		KUNIT_ASSERT_NOT_NULL(test, folio);
+		if (folio_isolate_lru(folio))
+			list_add(&folio->lru, &list);
+		else
+			KUNIT_FAIL(test, "a folio is not on the LRU");
+		folio_put(folio);
+	}
+	return reclaim_pages(&list);
+}
+
+static void neighbours_go_in_one_hold(struct kunit *test)
+{
+	struct removal_test *t = test->priv;
+
+	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, NR_FOLIOS), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, t->freed, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, 0);
+	/* Sixteen at a time; those of two nodes go by themselves. */
+	KUNIT_EXPECT_LE(test, t->holds, 4);
+	/* Each has left what a refault is told by. */
+	for (pgoff_t index = 0; index < NR_FOLIOS; index++)
+		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[0].i_data.i_pages,
+							    index)));
+}
+
+static void two_files_in_turn_go_too(struct kunit *test)
+{
+	struct removal_test *t = test->priv;
+
+	KUNIT_EXPECT_EQ(test, reclaim_some(test, 2, 2 * NR_FOLIOS), 2 * NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, t->freed, 2 * NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, 0);
+	KUNIT_EXPECT_EQ(test, t->inode[1].i_data.nrpages, 0);
+}
+
+/* One in use among those gathered stays, on the LRU and unlocked; one dirty, too. */
+static void what_is_in_use_stays(struct kunit *test)
+{
+	struct removal_test *t = test->priv;
+	struct folio *used = folio_at(t, 0, 5), *dirty = folio_at(t, 0, 9);
+
+	KUNIT_ASSERT_NOT_NULL(test, used);
+	KUNIT_ASSERT_NOT_NULL(test, dirty);
+	folio_set_dirty(dirty);
+	folio_put(dirty);
+	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, 16), 14);
+	KUNIT_EXPECT_EQ(test, t->freed, 14);
+	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, NR_FOLIOS - 14);
+	lru_add_drain_all();
+	KUNIT_EXPECT_TRUE(test, folio_test_lru(used));
+	KUNIT_EXPECT_FALSE(test, folio_test_locked(used));
+	KUNIT_EXPECT_EQ(test, folio_ref_count(used), 2);
+	folio_put(used);
+	KUNIT_EXPECT_PTR_EQ(test, xa_load(&t->inode[0].i_data.i_pages, 5), used);
+	KUNIT_EXPECT_PTR_EQ(test, xa_load(&t->inode[0].i_data.i_pages, 9), dirty);
+	KUNIT_EXPECT_TRUE(test, folio_test_dirty(dirty));
+	folio_lock(dirty);
+	folio_clear_dirty(dirty);
+	folio_unlock(dirty);
+}
+
+/* Who has written to a folio, then dropped the reference, loses nothing. */
+static void one_dirty_again_stays(struct kunit *test)
+{
+	struct removal_test *t = test->priv;
+	struct address_space *mapping = &t->inode[0].i_data;
+	struct folio *folio = folio_at(t, 0, 0);
+	long removed;
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	folio_lock(folio);
+	folio_set_dirty(folio);
+	removed = remove_mapping(mapping, folio);
+	KUNIT_EXPECT_EQ(test, removed, 0);
+	KUNIT_EXPECT_EQ(test, t->freed, 0);
+	folio_clear_dirty(folio);
+	/* What is gone already can not go. */
+	if (!removed) {
+		KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 2);
+		KUNIT_EXPECT_EQ(test, remove_mapping(mapping, folio), 1);
+		KUNIT_EXPECT_EQ(test, t->freed, 1);
+	}
+	folio_unlock(folio);
+	folio_put(folio);
+}
+
+/* A filesystem that releases a folio may wait for one who waits for another folio. */
+static void none_is_held_while_a_filesystem_is_asked(struct kunit *test)
+{
+	struct removal_test *t = test->priv;
+	struct folio *folio = folio_at(t, 0, 8);
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	folio_change_private(folio, NULL);
+	folio_attach_private(folio, t);
+	folio_put(folio);
+	/* Eight before it, eight after it. */
+	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, 17), 17);
+	KUNIT_EXPECT_EQ(test, t->at_release, NR_FOLIOS - 8);
+	KUNIT_EXPECT_EQ(test, t->freed, 17);
+}
+
+static struct kunit_case reclaim_removal_cases[] = {
+	KUNIT_CASE(neighbours_go_in_one_hold),
+	KUNIT_CASE(two_files_in_turn_go_too),
+	KUNIT_CASE(what_is_in_use_stays),
+	KUNIT_CASE(one_dirty_again_stays),
+	KUNIT_CASE(none_is_held_while_a_filesystem_is_asked),
+	{}
+};
+
+static struct kunit_suite reclaim_removal_suite = {
+	.name = "reclaim_removal",
+	.init = removal_init,
+	.exit = removal_exit,
+	.test_cases = reclaim_removal_cases,
+};
+
+kunit_test_suite(reclaim_removal_suite);

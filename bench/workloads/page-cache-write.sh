@@ -5,7 +5,7 @@
 # Points: FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs (scratch disks have these names); metadata.
 # And for ext4, ext2, f2fs: rescan-FS, the same sparse look-ups in every round with a stream of data between them;
 # dense-FS, the same with every block of the inode tables; walk-FS, a tree walked beside such a stream; git-FS, the same
-# with git status. getblk: what a KUnit test said while the kernel booted.
+# with git status.
 
 # shellcheck source=bench/workloads/lib.sh
 . bench/workloads/lib.sh
@@ -312,7 +312,7 @@ for point; do
 	case $point in
 	ext4-sync | ext4-async | ext4-profile | xfs-sync | xfs-async | xfs-profile) ;;
 	btrfs-sync | btrfs-async | btrfs-profile | tmpfs-sync | tmpfs-async | tmpfs-profile | metadata) ;;
-	rescan-ext4 | rescan-ext2 | rescan-f2fs | dense-ext4 | walk-ext4 | walk-ext2 | walk-f2fs | git-ext4 | getblk) ;;
+	rescan-ext4 | rescan-ext2 | rescan-f2fs | dense-ext4 | walk-ext4 | walk-ext2 | walk-f2fs | git-ext4) ;;
 	*) die "no point $point; the head of this file lists them" ;;
 	esac
 done
@@ -328,12 +328,6 @@ for point; do
 	case $point in
 	metadata)
 		run_metadata "$point"
-		continue
-		;;
-	getblk)
-		dmesg | awk '/a page, may block: [0-9]+ ns a miss, [0-9]+ ns a hit/ {
-			sub(/.*block: /, ""); print "@value getblk instructions_miss", $1; print "@value getblk instructions_hit", $5; n++ }
-			END { exit n != 1 }' || die "no figures of KUnit's bdev_getblk.what_it_takes on the console: stock has no such test"
 		continue
 		;;
 	rescan-* | dense-* | walk-* | git-*)

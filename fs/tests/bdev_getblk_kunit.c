@@ -13,8 +13,6 @@
 #include <linux/buffer_head.h>
 #include <linux/completion.h>
 #include <linux/kthread.h>
-#include <linux/ktime.h>
-#include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/pagemap.h>
@@ -509,33 +507,6 @@ static void racing_for_the_same_blocks(struct kunit *test)
 	empty_cache(test);
 }
 
-/* For the lab: where an emulator's clock counts instructions, these are they. */
-static void what_it_takes(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	unsigned int per_page = PAGE_SIZE / c->size;
-	struct getblk_disk *d = test->priv;
-	const unsigned int nr = 512;
-	u64 ns[2];
-
-	use_block_size(test, c->size);
-	for (int pass = 0; pass < 2; pass++) {
-		u64 start = ktime_get_ns();
-
-		for (sector_t i = 0; i < nr; i++) {
-			struct buffer_head *bh = bdev_getblk(d->bdev, i * per_page,
-							     c->size, c->gfp);
-
-			if (!bh)
-				KUNIT_FAIL_AND_ABORT(test, "no buffer %llu", i);
-			brelse(bh);
-		}
-		ns[pass] = div_u64(ktime_get_ns() - start, nr);
-	}
-	kunit_info(test, "%s: %llu ns a miss, %llu ns a hit\n", c->name, ns[0], ns[1]);
-	empty_cache(test);
-}
-
 static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(a_miss_marks_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(every_block_has_its_place, getblk_gen_params),
@@ -548,7 +519,6 @@ static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(what_follows_at_once_is_one_use, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
 	KUNIT_CASE_PARAM(racing_for_the_same_blocks, getblk_gen_params),
-	KUNIT_CASE_PARAM(what_it_takes, getblk_gen_params),
 	{ }
 };
 

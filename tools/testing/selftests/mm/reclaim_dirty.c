@@ -119,7 +119,7 @@ static int load(const char *dir)
 
 TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 {
-	long met, refused, written, wrong;
+	long met, entered, written, wrong;
 	struct scene *s = &self->s;
 	char path[PATH_MAX];
 	pid_t pid;
@@ -132,7 +132,7 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 	ASSERT_TRUE(trace_open(self->file, sizeof(self->file), "reclaim_dirty_file",
 			       EVENT, FILE_ONLY));
 	met = read_figure("/proc/vmstat", "nr_vmscan_immediate_reclaim");
-	refused = read_figure("/proc/vmstat", "reclaim_writepages");
+	entered = read_figure("/proc/vmstat", "reclaim_writepages");
 
 	/* Reclaim of a cgroup, by those who charge it and by request. */
 	ASSERT_EQ(0, cgroup_write(s, 0, "memory.max", "40M"));
@@ -164,7 +164,7 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 	EXPECT_GT(met, 0);
 	if (self->swap)
 		EXPECT_GT(written, 0);
-	EXPECT_EQ(refused, read_figure("/proc/vmstat", "reclaim_writepages"));
+	EXPECT_EQ(entered, read_figure("/proc/vmstat", "reclaim_writepages"));
 }
 
 struct cached {

@@ -329,6 +329,8 @@ FIXTURE_SETUP(numa)
 		SKIP(return, "needs root");
 	if (access(BALANCING, F_OK))
 		SKIP(return, "the kernel is built without NUMA balancing");
+	if (sysconf(_SC_PAGESIZE) != PAGE)
+		SKIP(return, "its sizes are made for pages of %lu bytes", PAGE);
 	self->cpu = read_list("/sys/devices/system/node/has_cpu");
 	self->memory = read_list("/sys/devices/system/node/has_memory");
 	if (__builtin_popcountl(self->memory) < 2)

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def obtain(layout: Layout, wish: Wish, lock: Lock, git: Git | None) -> Base:
         asked = Base("tarball", f"tarball {digest}", "", "", "", digest)
         return _import_tarball(layout, wish.path, f"BASE_TARBALL={wish.path}", asked, git)
     package, deb = fetch(layout, lock)
-    digest, tarball = _tarball_of(layout, deb, package)
+    digest, tarball = tarball_of(layout, deb, package)
     try:
         asked = Base("debian", lock.wish, "", "", "", digest)
         base = _import_tarball(layout, tarball, deb.name, asked, git)
@@ -172,22 +173,8 @@ def fetch(layout: Layout, lock: Lock, etc: Path = apt.ETC_APT) -> tuple[apt.Pack
         cached.unlink()
     root = apt.AptRoot(home, apt.mirror(etc))
     root.prepare()
-    archives.mkdir(exist_ok=True)
-    seen: list[apt.Package] = []
-    errors: list[str] = []
-    chosen: apt.Package | None = None
-    with Progress(f"look for {lock.package} {lock.version}") as shown:
-        for suite in dict.fromkeys((lock.suite, *SUITES)):
-            shown.update(note=suite)
-            error = root.update(suite)
-            if error:
-                errors.append(f"{suite}: {error}")
-                continue
-            found = root.versions(suite, lock.package)
-            seen += found
-            chosen = next((item for item in found if item.version == lock.version), None)
-            if chosen:
-                break
+    seen, errors = search(root, lock.package, (lock.suite, *SUITES), lock.version)
+    chosen = next((item for item in seen if item.version == lock.version), None)
     if chosen and chosen.sha256 != lock.deb_sha256:
         raise Fail(
             f"the mirror's {lock.package} {lock.version} has SHA-256 {chosen.sha256[:16]}..., bases/7.3.lock says "
@@ -202,20 +189,47 @@ def fetch(layout: Layout, lock: Lock, etc: Path = apt.ETC_APT) -> tuple[apt.Pack
         notice(
             f"{lock.package} {lock.version} (bases/7.3.lock) is not to be had; using {chosen.version}, {chosen.suite}"
         )
-    deb = archives / f"{lock.package}_{chosen.version}_all.deb"
+    return chosen, take(root, home, lock.package, chosen)
+
+
+def search(
+    root: apt.AptRoot, package: str, suites: Sequence[str], wanted: str = ""
+) -> tuple[list[apt.Package], list[str]]:
+    """A package's versions in the suites, down to the one that has the wanted version; and what could not be read."""
+    seen: list[apt.Package] = []
+    errors: list[str] = []
+    with Progress(f"look for {package} {wanted}".rstrip()) as shown:
+        for suite in dict.fromkeys(suites):
+            shown.update(note=suite)
+            error = root.update(suite)
+            if error:
+                errors.append(f"{suite}: {error}")
+                continue
+            found = root.versions(suite, package)
+            seen += found
+            if wanted and any(item.version == wanted for item in found):
+                break
+    return seen, errors
+
+
+def take(root: apt.AptRoot, home: Path, package: str, chosen: apt.Package, way_out: str = apt.BASE_WAY_OUT) -> Path:
+    """One version's file, kept in the archives of build/apt, with the digest that the signed index says."""
+    archives = home / "archives"
+    archives.mkdir(exist_ok=True)
+    deb = archives / f"{package}_{chosen.version}_all.deb"
     if not (deb.is_file() and sha256(deb) == chosen.sha256):
         part = home / "download.part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        fresh = root.download(lock.package, chosen, part)
+        fresh = root.download(package, chosen, part, way_out)
         if sha256(fresh) != chosen.sha256:
             raise Fail(f"{fresh.name} was damaged on its way; run the same again")
         os.replace(fresh, deb)
         shutil.rmtree(part)
-    return chosen, deb
+    return deb
 
 
-def _tarball_of(layout: Layout, deb: Path, package: apt.Package) -> tuple[str, Path]:
+def tarball_of(layout: Layout, deb: Path, package: apt.Package) -> tuple[str, Path]:
     """Take the kernel's tarball out of the package."""
     out = layout.build / "base-tarball.part"
     with out.open("wb") as file:
@@ -245,12 +259,13 @@ def kernel_version(makefile: str) -> str | None:
     return dotted + found.get("EXTRAVERSION", "")
 
 
-def _checked_version(makefile: str, what: str) -> str:
+def _checked_version(makefile: str, what: str, series: str = SERIES) -> str:
     version = kernel_version(makefile)
     if version is None:
         raise Fail(f"{what}: not a kernel: its top Makefile says no VERSION and PATCHLEVEL")
-    if not re.match(rf"{re.escape(SERIES)}(?![0-9])", version):
-        raise Fail(f"{what}: is Linux {version}; the series is for {SERIES}")
+    if not re.match(rf"{re.escape(series)}(?![0-9])", version):
+        wanted = "the series is for" if series == SERIES else "wanted was"
+        raise Fail(f"{what}: is Linux {version}; {wanted} {series}")
     return version
 
 
@@ -260,11 +275,10 @@ def without_debian_ignores(content: bytes) -> bytes:
     return b"".join(line for line in lines if line not in _DEBIAN_IGNORES)
 
 
-def _new_repository(layout: Layout) -> Git:
-    """The repository that becomes build/linux once it is complete."""
-    part = layout.build / "linux.part"
+def new_repository(part: Path, branch: str = "series") -> Git:
+    """The repository that takes its place, build/linux for one, once it is complete."""
     shutil.rmtree(part, ignore_errors=True)
-    git = Git.init(part, "series")
+    git = Git.init(part, branch)
     for name, value in (
         ("gc.auto", "0"),  # a collection in the midst of a build would cost more than the disk it frees
         ("core.untrackedCache", "true"),
@@ -292,17 +306,8 @@ def _finish(layout: Layout, git: Git, base: Base) -> None:
     os.rename(layout.build / "linux.part", layout.linux)
 
 
-def _import_tarball(layout: Layout, tarball: Path, what: str, asked: Base, into: Git | None) -> Base:
-    if into is None:
-        git = _new_repository(layout)
-        folder = layout.build / "linux.part"
-    else:
-        folder = layout.build / "base.part"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        git = Git(into.directory, folder)
-    index = git.directory / "lr-import-index"
-    index.unlink(missing_ok=True)
+def unpack(tarball: Path, folder: Path, what: str, series: str = SERIES) -> str:
+    """A kernel's tarball without what hides new files, and its version; a folder that is none of that series goes."""
     with Progress("unpack the base kernel") as shown:
         words = ["tar", "-x", "-f", str(tarball), "--strip-components=1", "--no-same-owner"]
         # tar starts xz by itself; this lets it use all cores.
@@ -312,7 +317,7 @@ def _import_tarball(layout: Layout, tarball: Path, what: str, asked: Base, into:
             raise Fail(f"{what}: cannot be unpacked ({error.strip().splitlines()[0]}); truncated, or the disk is full?")
     makefile = folder / "Makefile"
     try:
-        version = _checked_version(makefile.read_text() if makefile.is_file() else "", what)
+        version = _checked_version(makefile.read_text() if makefile.is_file() else "", what, series)
     except Fail:
         shutil.rmtree(folder)
         raise
@@ -321,15 +326,34 @@ def _import_tarball(layout: Layout, tarball: Path, what: str, asked: Base, into:
         content = ignore.read_bytes()
         if (kept := without_debian_ignores(content)) != content:
             ignore.write_bytes(kept)
+    return version
+
+
+def add_all(git: Git, folder: Path, what: str, env: Mapping[str, str]) -> str:
+    """The tree of all files in a folder, through the index that the environment names."""
     with Progress("import the base kernel into git") as shown:
         # -f: what the kernel ships, it ships, though its own .gitignore may name it.
         words = git.words([*_FAST_ADD, "add", "-A", "-f", "."])
-        private = {} if into is None else {"GIT_INDEX_FILE": str(index)}
-        error = apt.wait_for(words, folder, environment(private), shown.update)
+        error = apt.wait_for(words, folder, environment(env), shown.update)
         if error:
             shutil.rmtree(folder)
             raise Fail(f"{what}: git could not import it ({error.strip().splitlines()[-1]})")
-        tree = git.text("write-tree", env=private)
+        return git.text("write-tree", env=env)
+
+
+def _import_tarball(layout: Layout, tarball: Path, what: str, asked: Base, into: Git | None) -> Base:
+    if into is None:
+        git = new_repository(layout.build / "linux.part")
+        folder = layout.build / "linux.part"
+    else:
+        folder = layout.build / "base.part"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        git = Git(into.directory, folder)
+    version = unpack(tarball, folder, what)
+    index = git.directory / "lr-import-index"
+    index.unlink(missing_ok=True)
+    tree = add_all(git, folder, what, {} if into is None else {"GIT_INDEX_FILE": str(index)})
     index.unlink(missing_ok=True)
     base = replace(asked, version=version, tree=tree, commit=_root_commit(git, tree, version))
     if into is None:
@@ -359,7 +383,7 @@ def _import_clone(layout: Layout, wish: Wish, lock: Lock, into: Git | None) -> B
         [*clone, "cat-file", "blob", f"{commit}:Makefile"], env=user_environment(), capture_output=True, check=False
     )
     version = _checked_version(show.stdout.decode(errors="replace"), what)
-    git = into or _new_repository(layout)
+    git = into or new_repository(layout.build / "linux.part")
     with Progress("import the base kernel from the clone"):
         tree = subprocess.run(
             [*clone, "rev-parse", f"{commit}^{{tree}}"], env=user_environment(), capture_output=True, check=True
@@ -416,10 +440,7 @@ def relock(layout: Layout) -> Lock:
     old = read_lock(layout.lock)
     root = apt.AptRoot(layout.build / "apt", apt.mirror())
     root.prepare()
-    seen = []
-    for suite in SUITES:
-        if root.update(suite) is None:
-            seen += root.versions(suite, old.package)
+    seen, _ = search(root, old.package, SUITES)
     chosen = apt.newest(seen, SERIES + ".")
     if chosen is None:
         raise Fail(f"no suite has {old.package}; bases/7.3.lock stays as it is")
@@ -428,7 +449,7 @@ def relock(layout: Layout) -> Lock:
     aside.build.mkdir(parents=True, exist_ok=True)
     try:
         _, deb = fetch(layout, wanted)
-        digest, tarball = _tarball_of(aside, deb, chosen)
+        digest, tarball = tarball_of(aside, deb, chosen)
         base = _import_tarball(aside, tarball, deb.name, Base("debian", "", "", "", "", digest), None)
     finally:
         shutil.rmtree(aside.root, ignore_errors=True)

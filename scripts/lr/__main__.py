@@ -23,6 +23,7 @@ VERBS = {
     "selftest": "lr.selftest",
     "bisect": "lr.bisect",
     "ablate": "lr.ablate",
+    "stable": "lr.stable",
     "test": "lr.alltests",
     "bench": "lr.bench",
     "profile": "lr.lab.profile",

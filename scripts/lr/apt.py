@@ -149,6 +149,11 @@ class AptRoot:
                 found.append(Package(fields["Version"], fields["SHA256"], suite))
         return found
 
+    def names(self, suite: str, prefix: str) -> list[str]:
+        """The packages in a suite that update() fetched whose names start so."""
+        done = proc.run(self._words("apt-cache", suite, "pkgnames", prefix), env=self._env(), check=False)
+        return done.stdout.decode(errors="replace").split()
+
     def download(self, package: str, chosen: Package, into: Path, way_out: str = BASE_WAY_OUT) -> Path:
         """Fetch one version into an empty folder; apt checks it against the signed index."""
         words = self._words("apt-get", chosen.suite, "-q", "download", f"{package}={chosen.version}")

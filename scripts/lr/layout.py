@@ -47,6 +47,11 @@ class Layout:
         return self.root / "ablations"
 
     @property
+    def backports(self) -> Path:
+        """Patches of the series made by hand for older kernels, a folder for each."""
+        return self.root / "backports"
+
+    @property
     def lock(self) -> Path:
         """The base kernel the series is made for."""
         return self.root / "bases" / "7.3.lock"

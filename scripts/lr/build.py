@@ -190,7 +190,7 @@ def configure(layout: Layout, spec: Target) -> None:
     report = _quiet_make(layout, spec.source, [str(script), "-Q", "-O", str(trial), str(base), str(ours)])
     lost = lost_symbols(report, text)
     if lost and spec.needs:
-        say(f"{spec.name}: {len(lost)} symbols of our configuration are not known there")
+        say(f"{spec.name}: symbols of our configuration that are not to be had there: {len(lost)}")
         lost = [symbol for symbol in lost if symbol in spec.needs]
     if lost:
         names = " and ".join(file.name for file in fragments(layout, spec))

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lr import ablate, compose, mbox, save
+from lr import ablate, compose, mbox, save, stable
 from lr import series as listing
 from lr.compose import Composer, Item
 from lr.git import Git, GitError, environment, user_environment
@@ -38,7 +38,7 @@ _TRACE_STYLE = re.compile(r"include/trace/[^ ]*: CHECK:(?:PARENTHESIS_ALIGNMENT|
 _MACHINE_PATHS = re.compile(rb"(?<![\w.$}>])/(?:" + b"|".join((b"work", b"root", b"home")) + rb")/\w")
 _GENERATED = re.compile(r"(?:^build/|__pycache__/|\.(?:o|ko|pyc|mod|mod\.c|cmd|orig|rej|log|deb)$)")
 # Of those that have none a program reads every line: patches, and the kernel's ABI entries.
-_NO_SPDX = re.compile(r"^(?:COPYING$|patches/|ablations/|covers/|Documentation/ABI/)")
+_NO_SPDX = re.compile(r"^(?:COPYING$|patches/|backports/|ablations/|covers/|Documentation/ABI/)")
 _RST_MESSAGE = re.compile(r"^(?P<where>[^:]*:\d*): \((?:WARNING/2|ERROR/3|SEVERE/4)\) (?P<what>.*)$")
 # What Sphinx and the kernel's extensions add to plain reStructuredText.
 _SPHINX = re.compile(r"^(?:Unknown directive type|Unknown interpreted text role|No (?:directive|role) entry)")
@@ -244,6 +244,20 @@ def _ablations(ctx: Context) -> str:
     return f"{len(found)} apply"
 
 
+def _backports(ctx: Context) -> str:
+    ctx.listed()
+    found = sorted(path for path in ctx.layout.backports.rglob("*") if not path.is_dir())
+    wrong = []
+    for path in found:
+        try:
+            stable.check_backport(stable.find_fix(ctx.layout), path, str(path.relative_to(ctx.layout.root)))
+        except Fail as exc:
+            wrong.append(str(exc))
+    if wrong:
+        raise Fail(_some(wrong))
+    return f"{len(found)} with the message of the series' patch"
+
+
 def _spdx(ctx: Context) -> str:
     wrong = []
     for name in ctx.files:
@@ -344,6 +358,7 @@ CHECKS: tuple[tuple[str, Callable[[Context], str]], ...] = (
     ("no-trailers", _no_trailers),
     ("independence", _independence),
     ("ablations", _ablations),
+    ("backports", _backports),
     ("maintainers", _maintainers),
     ("checkpatch", _checkpatch),
 )

@@ -92,6 +92,8 @@ def backports(layout: Layout, name: str, version: str) -> list[Path]:
 
 def check_backport(fix: Fix, path: Path, where: str) -> Patch:
     """A backport, which must say what the series' patch says; only its hunks are its own."""
+    if path.name != fix.name or not _VERSION.fullmatch(path.parent.name):
+        raise Fail(f"{where}: a backport is called backports/VERSION/{fix.name}, after the patch with Cc: stable")
     read = patch.parse(path.read_bytes(), where)
     if read.message != fix.patch.message:
         raise Fail(f"{where}: its message is not that of patches/{fix.name}; copy all above the line --- from there")
@@ -141,7 +143,7 @@ def obtain(layout: Layout, version: str, etc: Path = apt.ETC_APT) -> str:
     package = f"linux-source-{version}"
     stamp = folder(layout, version) / "package"
     there = stamp.read_text().strip() if stamp.is_file() and (folder(layout, version) / "linux").is_dir() else ""
-    root = apt.AptRoot(home, apt.mirror(etc, "name one there"))
+    root = apt.AptRoot(home, apt.mirror(etc, "add one"))
     root.prepare()
     seen, errors = base.search(root, package, SUITES)
     chosen = apt.newest(seen, f"{version}.")

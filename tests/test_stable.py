@@ -261,7 +261,7 @@ def test_with_the_fix_every_case_runs_and_loses_nothing() -> None:
     assert stable.judge_fixed(good, "6.12", "c").status == "passed"
     assert stable.judge_fixed(good[1:], "6.12", "c").message == "memory_reclaim: did not run"
     bad = [*good[1:], case("c", "memory_reclaim", "failed", "xfs: 10 of 500 files lost")]
-    assert stable.judge_fixed(bad, "6.12", "c").message == "memory_reclaim: 10"
+    assert stable.judge_fixed(bad, "6.12", "c").message == "memory_reclaim: 10 of 500"
     skipped = [*good[1:], case("c", "memory_reclaim", "skipped", "no mkfs")]
     assert stable.judge_fixed(skipped, "6.12", "c").message == "memory_reclaim: skipped"
     assert stable.none_skipped(skipped)[-1].message == "skipped: no mkfs"
@@ -295,6 +295,8 @@ def test_the_verb(
     monkeypatch.setattr(selftest, "run_selftests", run)
     assert stable.main(["--base", "6.12"]) == (0 if stock_loses else 1)
     said = capsys.readouterr().out
+    if stock_loses:
+        assert "lru_gen=off,nodes=1   memcg_limit         500 of 500           0\n" in said
     assert f"{12 if stock_loses else 10} passed, {0 if stock_loses else 2} failed" in said
     assert stock_loses != ("FAILED stable-6.12 lru_gen=on,nodes=1: 6.12 stock loses the data" in said)
     assert "6.12 stock loses the data" in (toy.layout.build / "results/stable-6.12.xml").read_text()

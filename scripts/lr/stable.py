@@ -201,7 +201,7 @@ def put(git: Git, fix: Fix | None) -> None:
 def lost(case: Case) -> str:
     """How many files a case on XFS has lost, for the table."""
     if found := _LOST.search(case.message):
-        return found[1]
+        return f"{found[1]} of {found[2]}"
     return {"passed": "0", "skipped": "skipped"}.get(case.status, "failed")
 
 
@@ -243,12 +243,12 @@ def none_skipped(cases: Sequence[Case]) -> list[Case]:
 
 def table(stock: Sequence[Case], fixed: Sequence[Case]) -> str:
     """Files lost on XFS, by cell and case."""
-    lines = [f"{'files lost on XFS':40}{'stock':>8}{'fixed':>8}"]
+    lines = [f"{'files lost on XFS':40}{'stock':>12}{'fixed':>12}"]
     for cell in CELLS:
         before, after = on_xfs(stock, cell.name), on_xfs(fixed, cell.name)
         for name in CASES:
             sides = [lost(found[name]) if name in found else "-" for found in (before, after)]
-            lines.append(f"{cell.name + '  ' + name:40}{sides[0]:>8}{sides[1]:>8}")
+            lines.append(f"{cell.name:22}{name:18}{sides[0]:>12}{sides[1]:>12}")
     return "\n".join(lines)
 
 

@@ -9,9 +9,9 @@ import re
 from lr import build, proc
 from lr.build import Target
 from lr.layout import Layout, here
-from lr.results import Case, count, summary_line, write_junit
-from lr.selftest import failures
-from lr.ui import Fail, Progress, clock, say
+from lr.results import Case, write_junit
+from lr.selftest import conclude
+from lr.ui import Fail, Progress, say
 
 # A header that all of mm includes has 1,500 users, and a warning in it shows in each: some of them are enough.
 _USERS_AT_MOST = 40
@@ -107,7 +107,4 @@ def main(argv: list[str]) -> int:
     argparse.ArgumentParser(prog="bisect", description=__doc__).parse_args(argv)
     whole = Progress("bisect")
     cases = collect(here())
-    if failures(cases):
-        say(failures(cases))
-    say(f"{summary_line(count(cases))} ({clock(whole.elapsed())})")
-    return 1 if count(cases).failed else 0
+    return conclude(cases, whole.elapsed())

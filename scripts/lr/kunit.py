@@ -14,9 +14,9 @@ from lr import build, console, guest, ktap
 from lr.guest import Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import choice, env, number
-from lr.results import Case, count, summary_line, write_junit
-from lr.selftest import failures
-from lr.ui import Fail, Progress, clock, say
+from lr.results import Case, write_junit
+from lr.selftest import conclude
+from lr.ui import Fail, Progress, say
 
 WHERE = ("all", "uml", "qemu")
 _SUITE = re.compile(r"\.name\s*=\s*\"([^\"]+)\"")
@@ -159,7 +159,4 @@ def main(argv: list[str]) -> int:
     for case in cases:
         if case.status != "failed":
             say(f"{'ok' if case.status == 'passed' else 'skipped'} {case.suite}: {case.name} {case.message}".rstrip())
-    if failures(cases):
-        say(failures(cases))
-    say(f"{summary_line(count(cases))} ({clock(whole.elapsed())})")
-    return 1 if count(cases).failed else 0
+    return conclude(cases, whole.elapsed())

@@ -207,6 +207,14 @@ def failures(cases: Sequence[Case], limit: int = 20) -> str:
     return "\n".join(lines)
 
 
+def conclude(cases: Sequence[Case], seconds: float) -> int:
+    """The end of a verb that tests: what failed, and the closing line; returns the exit status."""
+    if failures(cases):
+        say(failures(cases))
+    say(f"{summary_line(count(cases))} ({clock(seconds)})")
+    return 1 if count(cases).failed else 0
+
+
 def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, timeout: int) -> list[Case]:
     """The verb's work: check the options, build, run, write JUnit."""
     selection = parse_tests(tests)

@@ -22,8 +22,8 @@ from lr.git import Git, Identity
 from lr.layout import Layout, here
 from lr.options import env, number
 from lr.patch import Patch
-from lr.results import Case, count, summary_line, write_junit
-from lr.ui import Fail, Progress, clock, notice, say
+from lr.results import Case, write_junit
+from lr.ui import Fail, Progress, notice, say
 
 # Those of Debian that carry older kernels, too; a package that lies in several is the same one.
 SUITES = ("trixie", "trixie-backports", "bookworm-backports", "forky", "sid", "experimental")
@@ -294,7 +294,4 @@ def main(argv: list[str]) -> int:
     timeout = number("TIMEOUT", options.timeout, 1, 86400)
     whole = Progress("stable")
     cases = collect(here(), version, timeout)
-    if selftest.failures(cases):
-        say(selftest.failures(cases))
-    say(f"{summary_line(count(cases))} ({clock(whole.elapsed())})")
-    return 1 if count(cases).failed else 0
+    return selftest.conclude(cases, whole.elapsed())

@@ -22,7 +22,7 @@ setup: ## install what is missing: Debian packages, and a Python environment in 
 tree: ## compose the series into build/linux  (BASE_TARBALL=file | BASE_GIT=clone REV=v7.3.4 | BASE=locked)
 	@$(lr) tree
 
-save: ## turn the commits of build/linux back into series, patches/ and overlay files  (FORCE=1)
+save: ## turn the commits of build/linux back into series/ and overlay files  (FORCE=1)
 	@$(lr) save
 
 build: ## build the kernel  (KERNEL=series|stock, DEBUG=1|races)

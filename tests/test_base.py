@@ -78,7 +78,7 @@ def test_base_the_series_does_not_fit_leaves_everything(made: Toy, tmp_path: Pat
     files = {**KERNEL, "mm/vmscan.c": KERNEL["mm/vmscan.c"].replace("line 9\n", "line nine\n")}
     path = clone(tmp_path / "linux", files, "v7.3.9")
     head = made.git("rev-parse", "HEAD")
-    with pytest.raises(Fail, match="patches/mm-vmscan-say-ten.patch does not apply: mm/vmscan.c, hunk 1"):
+    with pytest.raises(Fail, match="series/first/mm-vmscan-say-ten.patch does not apply: mm/vmscan.c, hunk 1"):
         made.tree(wish=Wish("git", path, "v7.3.9"))
     assert made.git("rev-parse", "HEAD", "base").split()[0] == head
     made.tree(wish=Wish())

@@ -28,10 +28,10 @@ def sound(made: Toy) -> Toy:
     made.commit("MAINTAINERS: ours")
     made.git("rebase", "-q", "-i", "--autosquash", "base", env={"GIT_SEQUENCE_EDITOR": "true"})
     made.save()
-    made.write("covers/first.md", "mm: first\n\nText.\n")
-    made.write("covers/second.md", "mm: second\n\nText.\n")
+    made.write("series/first/cover.md", "mm: first\n\nText.\n")
+    made.write("series/second/cover.md", "mm: second\n\nText.\n")
     made.write(
-        "ablations/ten.patch",
+        "series/first/ablations/ten.patch",
         "Ablation: ten is said no more\nCaught-by: kunit ten\n---\ndiff --git a/mm/vmscan.c b/mm/vmscan.c\n"
         "--- a/mm/vmscan.c\n+++ b/mm/vmscan.c\n@@ -9,3 +9,3 @@\n line 9\n-line ten\n+line 10\n line 11\n",
     )
@@ -62,33 +62,34 @@ def test_sound_checkout(sound: Toy) -> None:
 
 
 def test_hand_written_patch_is_to_be_refreshed(sound: Toy) -> None:
-    path = sound.root / "patches/mm-vmscan-say-ten.patch"
+    path = sound.root / "series/first/mm-vmscan-say-ten.patch"
     path.write_text(path.read_text().replace("@@ -7,7 +7,7 @@", "@@ -8,7 +8,7 @@"))
     case = run(sound)["round-trip"]
     assert case.status == "failed"
     assert case.message == (
-        "not as save would write them: patches/mm-vmscan-say-ten.patch; `make tree save` refreshes them"
+        "not as save would write them: series/first/mm-vmscan-say-ten.patch; `make tree save` refreshes them"
     )
 
 
 def test_tree_that_does_not_compose_is_one_failure(sound: Toy) -> None:
-    (sound.root / "patches/mm-vmscan-say-ten.patch").unlink()
+    (sound.root / "series/first/mm-vmscan-say-ten.patch").unlink()
     found = run(sound)
-    assert found["tree"].status == "failed" and "patches/mm-vmscan-say-ten.patch: not there" in found["tree"].message
+    assert found["tree"].status == "failed"
+    assert "series/first/mm-vmscan-say-ten.patch: not there" in found["tree"].message
     assert found["round-trip"].status == "skipped" and found["ownership"].status == "failed"
 
 
 def test_ownership_and_sections(sound: Toy) -> None:
     sound.write("mm/stray.c", "")
-    sound.write("patches/stray.patch", "")
-    sound.write("covers/third.md", "mm: third\n")
-    (sound.root / "covers/second.md").write_text("\n")
+    sound.write("series/first/stray.patch", "")
+    sound.write("series/third/cover.md", "mm: third\n")
+    (sound.root / "series/second/cover.md").write_text("\n")
     found = run(sound)
     assert "mm/stray.c: no patch owns it" in found["ownership"].message
-    assert "patches/stray.patch: not listed in series" in found["ownership"].message
+    assert "series/first/stray.patch: not listed in series/index in this section" in found["ownership"].message
     assert found["sections"].message == (
-        "covers/second.md: empty; its first line is the subject of the cover letter; "
-        "covers/third.md: no section of that name"
+        "series/second/cover.md: empty; its first line is the subject of the cover letter; "
+        "series/third: not a section of series/index"
     )
 
 
@@ -97,12 +98,15 @@ def test_trailers_maintainers_ablations(sound: Toy) -> None:
     sound.commit("lib: new", "Why.\n\nSigned-off-by: Jane <j@j>")
     sound.save()
     sound.write(
-        "ablations/bad.patch",
+        "series/first/ablations/bad.patch",
         "diff --git a/mm/vmscan.c b/mm/vmscan.c\n--- a/mm/vmscan.c\n+++ b/mm/vmscan.c\n"
         "@@ -9,3 +9,3 @@\n line 9\n-line X\n+line 10\n line 11\n",
     )
+    (sound.root / "series/second/ablations").mkdir()
+    sound.write("series/second/ablations/ten.patch", (sound.root / "series/first/ablations/ten.patch").read_text())
     found = run(sound)
-    assert found["no-trailers"].message == "carry trailers, which mbox adds from TRAILERS=: patches/lib-new.patch"
+    assert "ten.patch: the name of two ablations" in found["ablations"].message
+    assert found["no-trailers"].message == "carry trailers, which mbox adds from TRAILERS=: series/second/lib-new.patch"
     assert "no F: line of MAINTAINERS covers lib/new.c" in found["maintainers"].message
     assert "bad.patch: the first line must be `Ablation: MECHANISM`" in found["ablations"].message
     assert "bad.patch does not apply: error: patch failed: mm/vmscan.c:9" in found["ablations"].message

@@ -31,10 +31,10 @@ def _me(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def covered(made: Toy) -> Toy:
     """With cover letters."""
     made.write(
-        "covers/first.md",
+        "series/first/cover.md",
         "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n# mm: say it — well\n\nThe problem.\n\nMore.\n",
     )
-    made.write("covers/second.md", "mm: ours\n\nText.\n")
+    made.write("series/second/cover.md", "mm: ours\n\nText.\n")
     return made
 
 
@@ -133,8 +133,8 @@ def test_mistakes(covered: Toy, tmp_path: Path) -> None:
         mbox.make_branch(layout, "first", [], path, "v9")
     with pytest.raises(Fail, match="not a git repository; give the folder of a kernel clone"):
         mbox.make_branch(layout, "first", [], tmp_path / "nowhere", "v9")
-    (covered.root / "covers/first.md").unlink()
-    with pytest.raises(Fail, match="covers/first.md: not there; write the section's cover letter"):
+    (covered.root / "series/first/cover.md").unlink()
+    with pytest.raises(Fail, match="series/first/cover.md: not there; write the section's cover letter"):
         mbox.write_mails(layout, "first", [])
     with pytest.raises(Fail, match=r"TRAILERS=.*: cannot be read \(No such file"):
         mbox.read_trailers(tmp_path / "none")

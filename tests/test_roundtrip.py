@@ -25,16 +25,16 @@ def assert_stable(toy: Toy) -> None:
 
 
 def test_files_as_saved(made: Toy) -> None:
-    assert (made.root / "series").read_text() == (
+    assert (made.root / "series/index").read_text() == (
         "# SPDX-License-Identifier: GPL-2.0-only\n# What this is.\n\n[first]\nmm-vmscan-say-ten.patch\n\n# about it\n"
         "[second]\n# the core\nmm-add-ours-v2-for-the-2nd-time.patch\n    mm/ours.c\n"
         "    tools/testing/selftests/mm/ours.sh\ndocumentation-mm-describe-it.patch\n"
         "    Documentation/admin-guide/mm/reclaim.rst\n"
     )
-    assert (made.root / "patches/documentation-mm-describe-it.patch").read_text() == (
+    assert (made.root / "series/second/documentation-mm-describe-it.patch").read_text() == (
         "Subject: Documentation/mm: describe it\n\nWhy.\n---\n"
     )
-    patch = (made.root / "patches/mm-vmscan-say-ten.patch").read_text()
+    patch = (made.root / "series/first/mm-vmscan-say-ten.patch").read_text()
     assert patch.startswith("Subject: mm/vmscan: say ten\n\nWhy.\n---\ndiff --git a/mm/vmscan.c b/mm/vmscan.c\n")
     assert (made.root / "tools/testing/selftests/mm/ours.sh").stat().st_mode & 0o777 == 0o755
     assert_stable(made)
@@ -60,7 +60,7 @@ def test_reorder_keeps_sections_names_and_comments(made: Toy) -> None:
     ]
     loaded = series.load(made.root)
     assert [entry.section for entry in loaded.entries] == ["second", "second", "first"]
-    assert "# about it\n[second]\n# the core\nmm-add" in (made.root / "series").read_text()
+    assert "# about it\n[second]\n# the core\nmm-add" in (made.root / "series/index").read_text()
     assert_stable(made)
 
 
@@ -76,7 +76,7 @@ def test_drop(made: Toy) -> None:
     changed = made.save()
     assert made.subjects() == ["mm/vmscan: say ten", "Documentation/mm: describe it"]
     assert "mm/ours.c" in changed and not (made.root / "mm").exists()
-    assert not (made.root / "patches/mm-add-ours-v2-for-the-2nd-time.patch").exists()
+    assert not (made.root / "series/second/mm-add-ours-v2-for-the-2nd-time.patch").exists()
     assert_stable(made)
 
 
@@ -114,7 +114,7 @@ def test_split(made: Toy) -> None:
 def test_empty_commit(made: Toy) -> None:
     made.git("commit", "-q", "--allow-empty", "-m", "mm: nothing yet", "-m", "A place.\n\n  indented é\n\nend")
     made.save()
-    assert (made.root / "patches/mm-nothing-yet.patch").read_text() == (
+    assert (made.root / "series/second/mm-nothing-yet.patch").read_text() == (
         "Subject: mm: nothing yet\n\nA place.\n\n  indented é\n\nend\n---\n"
     )
     assert made.subjects()[-1] == "mm: nothing yet"
@@ -146,7 +146,7 @@ def test_reworded_commit_keeps_its_section(made: Toy) -> None:
     made.save()
     entry = series.load(made.root).entries[0]
     assert (entry.name, entry.section) == ("mm-vmscan-say-10.patch", "first")
-    assert not (made.root / "patches/mm-vmscan-say-ten.patch").exists()
+    assert not (made.root / "series/first/mm-vmscan-say-ten.patch").exists()
     assert_stable(made)
 
 
@@ -157,7 +157,7 @@ def test_deleted_renamed_and_odd_files_of_the_base(made: Toy) -> None:
     made.commit("fs: move things")
     made.save()
     assert (made.root / "fs/inode2.c").exists()
-    assert "deleted file mode" in (made.root / "patches/fs-move-things.patch").read_text()
+    assert "deleted file mode" in (made.root / "series/second/fs-move-things.patch").read_text()
     assert_stable(made)
 
 

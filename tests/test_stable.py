@@ -27,9 +27,9 @@ def hunk(old: str, new: str) -> str:
 
 def with_fix(toy: Toy) -> stable.Fix:
     """A series with a patch for stable kernels, and one that is not for them."""
-    toy.write("series", f"[one]\n{NAME}\nmm-other.patch\n")
-    toy.write(f"patches/{NAME}", MESSAGE + hunk("int a;", "int z;"))
-    toy.write("patches/mm-other.patch", "Subject: mm: other\n\nNot Cc: stable@vger.kernel.org\n---\n")
+    toy.write("series/index", f"[one]\n{NAME}\nmm-other.patch\n")
+    toy.write(f"series/one/{NAME}", MESSAGE + hunk("int a;", "int z;"))
+    toy.write("series/one/mm-other.patch", "Subject: mm: other\n\nNot Cc: stable@vger.kernel.org\n---\n")
     return stable.find_fix(toy.layout)
 
 
@@ -74,7 +74,7 @@ def test_the_base_of_the_series_is_not_meant(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_patch_with_the_cc_is_the_fix(toy: Toy) -> None:
     assert with_fix(toy).name == NAME
-    toy.write(f"patches/{NAME}", "Subject: fs: fix it\n\nWhy.\n---\n")
+    toy.write(f"series/one/{NAME}", "Subject: fs: fix it\n\nWhy.\n---\n")
     with pytest.raises(Fail, match="one patch of the series must carry `Cc: stable@vger.kernel.org`, there is none"):
         stable.find_fix(toy.layout)
 
@@ -82,9 +82,9 @@ def test_the_patch_with_the_cc_is_the_fix(toy: Toy) -> None:
 def test_own_patch_comes_first(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
     fix = with_fix(toy)
     git = repository(toy, "int a;\n")
-    toy.write(f"backports/6.1/{NAME}", MESSAGE + hunk("int a;", "int y;"))
+    toy.write(f"series/one/backports/6.1/{NAME}", MESSAGE + hunk("int a;", "int y;"))
     assert stable.choose(toy.layout, fix, git, "6.12") == fix
-    assert f"patches/{NAME} applies to 6.12 as it is" in capsys.readouterr().out
+    assert f"{NAME} applies to 6.12 as it is" in capsys.readouterr().out
     stable.put(git, fix)
     assert (toy.layout.build / "older/fs/inode.c").read_text() == "int z;\n"
     assert git.message("HEAD").startswith("fs: fix it\n") and git.status() == []
@@ -96,27 +96,27 @@ def test_own_patch_comes_first(toy: Toy, capsys: pytest.CaptureFixture[str]) -> 
 def test_newest_backport_that_is_not_too_new(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
     fix = with_fix(toy)
     git = repository(toy, "int b;\n")
-    with pytest.raises(Fail, match=f"there is no backport for it; write backports/6.12/{NAME}: the same message"):
+    with pytest.raises(Fail, match=f"is no backport for it; write series/one/backports/6.12/{NAME}: the same m"):
         stable.choose(toy.layout, fix, git, "6.12")
     for folder in ("5.15", "6.6", "6.18"):
-        toy.write(f"backports/{folder}/{NAME}", MESSAGE + hunk("int b;", "int y;"))
-    assert stable.choose(toy.layout, fix, git, "6.12").path == toy.root / f"backports/6.6/{NAME}"
-    assert f"backports/6.6/{NAME} does" in capsys.readouterr().out
-    assert stable.choose(toy.layout, fix, git, "6.18").path == toy.root / f"backports/6.18/{NAME}"
-    toy.write(f"backports/6.6/{NAME}", MESSAGE + hunk("int c;", "int y;"))
-    with pytest.raises(Fail, match=f"neither patches/{NAME} nor backports/6.6/{NAME} applies to 6.12"):
+        toy.write(f"series/one/backports/{folder}/{NAME}", MESSAGE + hunk("int b;", "int y;"))
+    assert stable.choose(toy.layout, fix, git, "6.12").path == toy.root / f"series/one/backports/6.6/{NAME}"
+    assert f"series/one/backports/6.6/{NAME} does" in capsys.readouterr().out
+    assert stable.choose(toy.layout, fix, git, "6.18").path == toy.root / f"series/one/backports/6.18/{NAME}"
+    toy.write(f"series/one/backports/6.6/{NAME}", MESSAGE + hunk("int c;", "int y;"))
+    with pytest.raises(Fail, match=f"neither {NAME} nor series/one/backports/6.6/{NAME} applies to 6.12"):
         stable.choose(toy.layout, fix, git, "6.12")
 
 
 def test_a_backport_says_what_the_patch_says(toy: Toy) -> None:
     fix = with_fix(toy)
     wrong = MESSAGE.replace("Why.", "Why not.") + hunk("int b;", "int y;")
-    toy.write(f"backports/6.12/{NAME}", wrong)
-    with pytest.raises(Fail, match=f"x: its message is not that of patches/{NAME}; copy all above the line ---"):
-        stable.check_backport(fix, toy.root / f"backports/6.12/{NAME}", "x")
-    toy.write("backports/6.12/fs-old.patch", MESSAGE)
-    with pytest.raises(Fail, match=f"x: a backport is called backports/VERSION/{NAME}"):
-        stable.check_backport(fix, toy.root / "backports/6.12/fs-old.patch", "x")
+    toy.write(f"series/one/backports/6.12/{NAME}", wrong)
+    with pytest.raises(Fail, match=f"its message is not that of {NAME}; copy all above the line ---"):
+        stable.check_backport(toy.layout, fix, toy.root / f"series/one/backports/6.12/{NAME}")
+    toy.write("series/one/backports/6.12/fs-old.patch", MESSAGE)
+    with pytest.raises(Fail, match=f"a backport is called series/one/backports/VERSION/{NAME}"):
+        stable.check_backport(toy.layout, fix, toy.root / "series/one/backports/6.12/fs-old.patch")
 
 
 class Archive:

@@ -100,7 +100,7 @@ def test_nothing_to_do_lets_others_build_unsaved_work(made: Toy, capsys: pytest.
 def test_ignored_file_in_the_way_is_kept(made: Toy) -> None:
     made.add("mm/.ours.c", "mine\n")
     made.write("mm/.ours.c", "theirs\n")
-    made.write("series", (made.root / "series").read_text().replace("    mm/ours.c", "    mm/.ours.c\n    mm/ours.c"))
+    made.relist("    mm/ours.c", "    mm/.ours.c\n    mm/ours.c")
     assert_refused(made, r"build/linux/mm/.ours.c is in the way of the series' file of that name; move it away")
     assert (made.linux / "mm/.ours.c").read_text() == "mine\n"
     (made.linux / "mm/.ours.c").unlink()
@@ -118,12 +118,12 @@ def test_saved_commits_are_kept_under_a_reference(made: Toy) -> None:
 
 
 def test_hunk_that_does_not_apply(made: Toy) -> None:
-    path = made.root / "patches/mm-add-ours-v2-for-the-2nd-time.patch"
+    path = made.root / "series/second/mm-add-ours-v2-for-the-2nd-time.patch"
     path.write_text(path.read_text().replace(" line 29\n", " line twenty-nine\n"))
     assert_refused(
         made,
-        r"^patches/mm-add-ours-v2-for-the-2nd-time.patch does not apply: mm/vmscan.c, hunk 1 \(@@ -27,7 \+27,7 @@.*\) "
-        "does not match; correct it, build/linux is as it was$",
+        r"^series/second/mm-add-ours-v2-for-the-2nd-time.patch does not apply: "
+        r"mm/vmscan.c, hunk 1 \(@@ -27,7 \+27,7 @@.*\) does not match; correct it, build/linux is as it was$",
     )
 
 
@@ -134,13 +134,13 @@ def patch_of_two_files(made: Toy) -> Path:
     made.edit("mm/vmscan.c", "line 50\n", "line fifty\n")
     made.commit("mm: two files")
     made.save()
-    return made.root / "patches/mm-two-files.patch"
+    return made.root / "series/second/mm-two-files.patch"
 
 
 def test_second_hunk_of_a_second_file_is_named(made: Toy) -> None:
     path = patch_of_two_files(made)
     path.write_text(path.read_text().replace(" line 49\n", " line forty-nine\n"))
-    assert_refused(made, r"^patches/mm-two-files.patch does not apply: mm/vmscan.c, hunk 2 \(@@ -47,7 \+47,7 @@")
+    assert_refused(made, r"^series/second/mm-two-files.patch does not apply: mm/vmscan.c, hunk 2 \(@@ -47,7 \+47,7 @@")
 
 
 def test_a_hunk_that_is_cut_short_is_named(made: Toy) -> None:
@@ -148,26 +148,26 @@ def test_a_hunk_that_is_cut_short_is_named(made: Toy) -> None:
     good = path.read_text()
     # In the middle, and at the end: git notices the one where the next hunk begins, the other at the end of all.
     path.write_text(good.replace(" line 2\n", ""))
-    assert_refused(made, r"^patches/mm-two-files.patch is malformed: mm/vmscan.c, hunk 1 \(@@ -1,4 \+1,4 @@\)")
+    assert_refused(made, r"^series/second/mm-two-files.patch is malformed: mm/vmscan.c, hunk 1 \(@@ -1,4 \+1,4 @@\)")
     path.write_text(good.replace(" line 49\n", ""))
-    assert_refused(made, r"^patches/mm-two-files.patch is malformed: mm/vmscan.c, hunk 2 \(@@ -47,7 \+47,7 @@\)")
+    assert_refused(made, r"^series/second/mm-two-files.patch is malformed: mm/vmscan.c, hunk 2 \(@@ -47,7 \+47,7 @@\)")
 
 
 def test_no_fuzz(made: Toy) -> None:
     # Fuzz would ignore this: only the outermost line of the context differs.
-    path = made.root / "patches/mm-vmscan-say-ten.patch"
+    path = made.root / "series/first/mm-vmscan-say-ten.patch"
     path.write_text(path.read_text().replace(" line 7\n", " line seven\n"))
     assert_refused(made, "mm-vmscan-say-ten.patch does not apply: mm/vmscan.c, hunk 1")
 
 
 def test_offset_is_told_and_refreshed_by_save(made: Toy, capsys: pytest.CaptureFixture[str]) -> None:
-    path = made.root / "patches/mm-vmscan-say-ten.patch"
+    path = made.root / "series/first/mm-vmscan-say-ten.patch"
     good = path.read_text()
     path.write_text(good.replace("@@ -7,7 +7,7 @@", "@@ -9,7 +9,7 @@"))
     made.tree()
     said = capsys.readouterr().err
-    assert "patches/mm-vmscan-say-ten.patch: mm/vmscan.c hunk 1 applies -2 lines from where it says" in said
-    assert made.save() == ["patches/mm-vmscan-say-ten.patch"]
+    assert "series/first/mm-vmscan-say-ten.patch: mm/vmscan.c hunk 1 applies -2 lines from where it says" in said
+    assert made.save() == ["series/first/mm-vmscan-say-ten.patch"]
     assert path.read_text() == good
 
 
@@ -183,31 +183,31 @@ def test_offset_is_told_and_refreshed_by_save(made: Toy, capsys: pytest.CaptureF
     ],
 )
 def test_malformed_patch(made: Toy, old: str, new: str, message: str) -> None:
-    path = made.root / "patches/mm-vmscan-say-ten.patch"
+    path = made.root / "series/first/mm-vmscan-say-ten.patch"
     path.write_text(path.read_text().replace(old, new))
-    assert_refused(made, f"^patches/mm-vmscan-say-ten.patch: {message}")
+    assert_refused(made, f"^series/first/mm-vmscan-say-ten.patch: {message}")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("    mm/ours.c", "    arch/x86/a.c", r"series:11: arch/x86/a.c lies outside the overlay's folders"),
-        ("    mm/ours.c", "    mm/../a.c", r"series:11: mm/../a.c: not a plain path"),
+        ("    mm/ours.c", "    arch/x86/a.c", r"series/index:11: arch/x86/a.c lies outside the overlay's folders"),
+        ("    mm/ours.c", "    mm/../a.c", r"series/index:11: mm/../a.c: not a plain path"),
         (
             "    mm/ours.c",
             "    mm/none.c",
-            r"mm/none.c: not there or not a plain file, but series lists it under mm-add",
+            r"mm/none.c: not there or not a plain file, but series/index lists it under mm-add",
         ),
         ("    mm/ours.c", "    fs/inode.c", r"fs/inode.c: overlay file of mm-add.*, but the base has it"),
-        ("mm-vmscan-say-ten", "gone", r"patches/gone.patch: not there, but series lists it"),
-        ("documentation-mm-describe-it", "mm-vmscan-say-ten", r"series:13: mm-vmscan-say-ten.patch is listed twice"),
+        ("mm-vmscan-say-ten", "gone", r"series/first/gone.patch: not there, but series/index lists it"),
+        ("documentation-mm-describe-it", "mm-vmscan-say-ten", r"series/index:13: mm-vmscan-say-ten.* is listed twice"),
         ("    Documentation/admin-guide/mm/reclaim.rst", "    mm/ours.c", r"mm/ours.c belongs to mm-add.* already"),
-        ("[first]", "[First One]", r"series:4: '\[First One\]' is neither a \[section\]"),
+        ("[first]", "[First One]", r"series/index:4: '\[First One\]' is neither a \[section\]"),
     ],
 )
 def test_malformed_series(made: Toy, old: str, new: str, message: str) -> None:
     made.write("fs/inode.c", "int a;\n")
-    made.write("series", (made.root / "series").read_text().replace(old, new))
+    made.relist(old, new)
     assert_refused(made, message)
 
 
@@ -232,7 +232,7 @@ def test_edits_that_save_leaves_alone_do_not_stop_it(made: Toy) -> None:
     made.write("README.md", "text\n")
     made.add("lib/new.c", "")
     made.commit("lib: new")
-    assert made.save() == ["series", "patches/lib-new.patch", "lib/new.c"]
+    assert made.save() == ["series/index", "series/second/lib-new.patch", "lib/new.c"]
 
 
 def test_uncommitted_work_stops_save(made: Toy) -> None:
@@ -251,7 +251,7 @@ def test_save_needs_a_tree(toy: Toy) -> None:
 def test_interrupted_move_is_finished(made: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     change_series(made)
     made.write("mm/new.c", "int something;\n")
-    made.write("series", (made.root / "series").read_text().replace("    mm/ours.c", "    mm/new.c\n    mm/ours.c"))
+    made.relist("    mm/ours.c", "    mm/new.c\n    mm/ours.c")
     point = compose._point
 
     def killed(*_: object) -> None:
@@ -303,7 +303,7 @@ def test_rerun_takes_nothing_apart(made: Toy) -> None:
 
 
 def test_messages_are_short(made: Toy) -> None:
-    made.write("series", "nonsense\n")
+    made.write("series/index", "nonsense\n")
     with pytest.raises(Fail) as caught:
         made.tree()
-    assert re.fullmatch(r"series:1: 'nonsense' is neither a \[section\], a name.patch .*", str(caught.value))
+    assert re.fullmatch(r"series/index:1: 'nonsense' is neither a \[section\], a name.patch .*", str(caught.value))

@@ -47,7 +47,7 @@ class Toy:
             tarball(self.tarball)
             digest = base.sha256(self.tarball)
             base.write_lock(self.layout.lock, base.Lock("linux-source-7.3", "7.3.4-1", "sid", "0" * 64, digest, ""))
-            self.write("series", "")
+            self.write("series/index", "")
         self.lock = base.read_lock(self.layout.lock)
         self.wish = base.Wish("tarball", self.tarball)
 
@@ -56,6 +56,10 @@ class Toy:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
+
+    def relist(self, old: str, new: str) -> None:
+        """Change the index."""
+        self.write("series/index", self.layout.index.read_text().replace(old, new))
 
     def tree(self, strict: bool = True, wish: base.Wish | None = None) -> None:
         """The verb tree."""
@@ -137,11 +141,16 @@ def with_series(toy: Toy) -> Toy:
     toy.add("Documentation/admin-guide/mm/reclaim.rst", "Reclaim\n=======\n")
     toy.commit("Documentation/mm: describe it")
     toy.save()
-    text = (toy.root / "series").read_text()
+    text = (toy.root / "series/index").read_text()
     first, second, *rest = text.splitlines()
     comment = "# SPDX-License-Identifier: GPL-2.0-only\n# What this is.\n\n"
     toy.write(
-        "series", f"{comment}[first]\n{first}\n\n# about it\n[second]\n# the core\n{second}\n" + "\n".join(rest) + "\n"
+        "series/index",
+        f"{comment}[first]\n{first}\n\n# about it\n[second]\n# the core\n{second}\n" + "\n".join(rest) + "\n",
     )
+    patches = [line for line in text.splitlines() if not line.startswith(" ")]
+    for name, section in zip(patches, ("first", "second", "second"), strict=True):
+        (toy.root / "series" / section).mkdir(exist_ok=True)
+        (toy.root / "series" / name).rename(toy.root / "series" / section / name)
     toy.tree()
     return toy

@@ -40,7 +40,7 @@ class Catch:
 
 @dataclass(frozen=True)
 class Ablation:
-    """One patch of ablations/ and what it must be noticed by."""
+    """One ablation and what it must be noticed by."""
 
     path: Path
     mechanism: str
@@ -52,7 +52,7 @@ def parse(path: Path, text: str) -> Ablation:
     lines = text.splitlines()
     head = _HEAD.match(lines[0]) if lines else None
     if head is None:
-        raise Fail(f"ablations/{path.name}: the first line must be `Ablation: MECHANISM`")
+        raise Fail(f"{path.name}: the first line must be `Ablation: MECHANISM`")
     catches: list[Catch] = []
     for line in lines[1:]:
         if line.startswith(("diff ", "---")):
@@ -62,7 +62,7 @@ def parse(path: Path, text: str) -> Ablation:
         found = _CAUGHT.match(line)
         if found is None:
             raise Fail(
-                f"ablations/{path.name}: {line!r}: write `Caught-by: kunit SUITE` or "
+                f"{path.name}: {line!r}: write `Caught-by: kunit SUITE` or "
                 "`Caught-by: selftest PROGRAM:CASE lru_gen=on,nodes=2`"
             )
         cells: tuple[selftest.Cell, ...] = ()
@@ -72,10 +72,10 @@ def parse(path: Path, text: str) -> Ablation:
                 # One cell is enough to notice; the usual one unless another is named.
                 cells = selftest.parse_matrix(found[3] or "lru_gen=on,nodes=2")
             except Fail as exc:
-                raise Fail(f"ablations/{path.name}: {line!r}: {exc}") from exc
+                raise Fail(f"{path.name}: {line!r}: {exc}") from exc
         catches.append(Catch(found[1], found[2], cells))
     if not catches:
-        raise Fail(f"ablations/{path.name}: no `Caught-by:` line; name the tests that must fail")
+        raise Fail(f"{path.name}: no `Caught-by:` line; name the tests that must fail")
     return Ablation(path, head[1].strip(), tuple(catches))
 
 
@@ -105,7 +105,7 @@ def image(layout: Layout, ablation: Ablation) -> Path:
         done = proc.run(["git", "-C", spec.source, "apply", "--index", ablation.path], check=False)
         if done.returncode != 0:
             why = done.stderr.decode(errors="replace").strip().splitlines()[:1]
-            raise Fail(f"ablations/{ablation.path.name} does not apply to the series: {' '.join(why)}")
+            raise Fail(f"{ablation.path.name} does not apply to the series: {' '.join(why)}")
         return build.compile_kernel(layout, spec)
     finally:
         proc.run(["git", "-C", spec.source, "reset", "-q", "--hard"], check=False)
@@ -155,7 +155,7 @@ def table(rows: Sequence[tuple[str, str, str]]) -> str:
 def main(argv: list[str]) -> int:
     """Run every ablation; 1 when one goes unnoticed."""
     words = argparse.ArgumentParser(prog="ablate", description=__doc__)
-    words.add_argument("--only", default=env("ABLATION", ""), help="one of ablations/, by file name; default all")
+    words.add_argument("--only", default=env("ABLATION", ""), help="one, by its file's name; default all")
     words.add_argument("--timeout", default=env("TIMEOUT", "1800"), help="seconds one guest may take, default 1800")
     words.add_argument(
         "--budget", default=env("BUDGET", "0"), help="minutes after which none is begun; default no limit"
@@ -165,7 +165,7 @@ def main(argv: list[str]) -> int:
     budget = number("BUDGET", options.budget, 0, 1440) * 60
     layout = here()
     whole = Progress("ablate")
-    paths = sorted(layout.ablations.glob("*.patch")) if layout.ablations.is_dir() else []
+    paths = layout.ablations
     wanted = [path for path in paths if not options.only or path.name.startswith(options.only)]
     if options.only and not wanted:
         raise Fail(f"ABLATION={options.only}: none of that name; there are {', '.join(path.stem for path in paths)}")

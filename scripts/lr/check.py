@@ -38,7 +38,7 @@ _TRACE_STYLE = re.compile(r"include/trace/[^ ]*: CHECK:(?:PARENTHESIS_ALIGNMENT|
 _MACHINE_PATHS = re.compile(rb"(?<![\w.$}>])/(?:" + b"|".join((b"work", b"root", b"home")) + rb")/\w")
 _GENERATED = re.compile(r"(?:^build/|__pycache__/|\.(?:o|ko|pyc|mod|mod\.c|cmd|orig|rej|log|deb)$)")
 # Of those that have none a program reads every line: patches, and the kernel's ABI entries.
-_NO_SPDX = re.compile(r"^(?:COPYING$|patches/|backports/|ablations/|covers/|Documentation/ABI/)")
+_NO_SPDX = re.compile(r"^(?:COPYING$|series/.*\.(?:patch|md)$|Documentation/ABI/)")
 _RST_MESSAGE = re.compile(r"^(?P<where>[^:]*:\d*): \((?:WARNING/2|ERROR/3|SEVERE/4)\) (?P<what>.*)$")
 # What Sphinx and the kernel's extensions add to plain reStructuredText.
 _SPHINX = re.compile(r"^(?:Unknown directive type|Unknown interpreted text role|No (?:directive|role) entry)")
@@ -73,7 +73,7 @@ class Context:
     def listed(self) -> Series:
         """The series file, or Skip."""
         if self.series is None:
-            raise Skip("the file series cannot be read")
+            raise Skip("series/index cannot be read")
         return self.series
 
 
@@ -137,8 +137,9 @@ def _sections(ctx: Context) -> str:
                 mbox.read_cover(ctx.layout, name)
             except Fail as exc:
                 wrong.append(str(exc))
-    covers = sorted(path.stem for path in ctx.layout.covers.glob("*.md"))
-    wrong += [f"covers/{name}.md: no section of that name" for name in covers if name not in series.sections]
+    known = {f"series/{name}" for name in series.sections if name} | {listing.INDEX}
+    found = sorted(ctx.layout.told(path) for path in ctx.layout.series.iterdir())
+    wrong += [f"{path}: not a section of {listing.INDEX}" for path in found if path not in known]
     if wrong:
         raise Fail(_some(wrong))
     return ", ".join(f"{name} {len(series.section(name))}" for name in series.sections)
@@ -155,7 +156,7 @@ def _independence(ctx: Context) -> str:
 
 def _no_trailers(ctx: Context) -> str:
     ctx.listed()
-    wrong = [f"patches/{item.entry.name}" for item in ctx.items if _TRAILERS.search(item.patch.body)]
+    wrong = [item.entry.path for item in ctx.items if _TRAILERS.search(item.patch.body)]
     if wrong:
         raise Fail(f"carry trailers, which mbox adds from TRAILERS=: {_some(wrong)}")
     return ""
@@ -224,7 +225,9 @@ def _maintained(pattern: str) -> re.Pattern[str]:
 def _ablations(ctx: Context) -> str:
     ctx.composed()
     wrong = []
-    found = sorted(ctx.layout.ablations.glob("*.patch"))
+    found = ctx.layout.ablations
+    names = [path.name for path in found]
+    wrong += [f"{name}: the name of two ablations" for name in dict.fromkeys(names) if names.count(name) > 1]
     index = {"GIT_INDEX_FILE": str(ctx.git.directory / f"lr-index-ablations-{os.getpid()}")}
     try:
         ctx.git.run("read-tree", ctx.commits[-1] if ctx.commits else "base", env=index)
@@ -246,11 +249,11 @@ def _ablations(ctx: Context) -> str:
 
 def _backports(ctx: Context) -> str:
     ctx.listed()
-    found = sorted(path for path in ctx.layout.backports.rglob("*") if not path.is_dir())
+    found = sorted(path for path in ctx.layout.series.glob("*/backports/**/*") if not path.is_dir())
     wrong = []
     for path in found:
         try:
-            stable.check_backport(stable.find_fix(ctx.layout), path, str(path.relative_to(ctx.layout.root)))
+            stable.check_backport(ctx.layout, stable.find_fix(ctx.layout), path)
         except Fail as exc:
             wrong.append(str(exc))
     if wrong:

@@ -59,22 +59,22 @@ def load_items(root: Path, series: Series) -> list[Item]:
     """The series' commits as the files say; a file that is missing or odd is a Fail."""
     items = []
     for entry in series.entries:
-        path = root / "patches" / entry.name
+        path = root / entry.path
         if listing.file_mode(path) is None:
-            raise Fail(f"patches/{entry.name}: not there, but series lists it; add the file or remove the line")
+            raise Fail(f"{entry.path}: not there, but {listing.INDEX} lists it; add or move the file, or drop the line")
         overlay = {}
         for name in entry.paths:
             mode = listing.file_mode(root / name)
             if mode is None:
-                raise Fail(f"{name}: not there or not a plain file, but series lists it under {entry.name}")
+                raise Fail(f"{name}: not there or not a plain file, but {listing.INDEX} lists it under {entry.name}")
             overlay[name] = (mode, (root / name).read_bytes())
-        items.append(Item(entry, patches.parse(path.read_bytes(), f"patches/{entry.name}"), overlay))
+        items.append(Item(entry, patches.parse(path.read_bytes(), entry.path), overlay))
     return items
 
 
 def digests(root: Path, series: Series) -> dict[str, str]:
     """Each file of the series with its digest; an absent file is absent."""
-    names = ["series", *(f"patches/{entry.name}" for entry in series.entries)]
+    names = [listing.INDEX, *(entry.path for entry in series.entries)]
     names += [path for entry in series.entries for path in entry.paths]
     found = {}
     for name in names:
@@ -90,7 +90,7 @@ def _refuse_wrong_files(git: Git, base: str, items: Sequence[Item]) -> None:
     strange = sorted(set(touched) - git.present(base, sorted(touched)))
     owners = {path: item.entry.name for item in items for path in item.overlay}
     for path in strange:
-        name = f"patches/{touched[path].entry.name}"
+        name = touched[path].entry.path
         if path in owners:
             raise Fail(f"{name}: changes {path}, an overlay file of {owners[path]}; change that file itself")
         raise Fail(f"{name}: {path} is not in the base; a new file lies in the repository at its kernel path, not here")
@@ -151,7 +151,7 @@ class Composer:
             try:
                 self.git.run("update-index", "-z", "--index-info", text_in="".join(lines).encode(), env=self._index)
             except GitError as exc:
-                raise Fail(f"patches/{item.entry.name}: overlay files cannot be added: {exc.stderr.strip()}") from exc
+                raise Fail(f"{item.entry.path}: overlay files cannot be added: {exc.stderr.strip()}") from exc
         tree = self.git.text("write-tree", env=self._index)
         return self.git.commit_tree(tree, [parent], message, self.who)
 
@@ -167,7 +167,7 @@ class Composer:
                 path = match[1]
             elif match := _OFFSET.match(line):
                 self.offsets.append(
-                    f"patches/{item.entry.name}: {path} hunk {match[1]} applies {match[2]} lines from where it says"
+                    f"{item.entry.path}: {path} hunk {match[1]} applies {match[2]} lines from where it says"
                 )
 
     def _load(self) -> dict[str, str]:
@@ -199,7 +199,7 @@ def _place(diff: bytes, line: int) -> str:
 
 def _why_not(item: Item, said: Sequence[str]) -> str:
     """The patch, the file and the hunk that git apply refused."""
-    name = f"patches/{item.entry.name}"
+    name = item.entry.path
     errors = [line[7:] for line in said if line.startswith("error: ")]
     for error in errors:
         if match := re.match(r"patch failed: (.+):(\d+)$", error):

@@ -28,28 +28,22 @@ class Layout:
 
     @property
     def series(self) -> Path:
-        """The commits in order."""
+        """A folder for each section: its cover letter, its patches, its ablations, its backports."""
         return self.root / "series"
 
     @property
-    def patches(self) -> Path:
-        """One mail a commit."""
-        return self.root / "patches"
+    def index(self) -> Path:
+        """The commits in order."""
+        return self.series / "index"
 
     @property
-    def covers(self) -> Path:
-        """One cover letter a section."""
-        return self.root / "covers"
+    def ablations(self) -> list[Path]:
+        """The patches that each undo one mechanism, of all sections, by name."""
+        return sorted(self.series.glob("*/ablations/*.patch"), key=lambda path: path.name)
 
-    @property
-    def ablations(self) -> Path:
-        """Patches that each undo one mechanism."""
-        return self.root / "ablations"
-
-    @property
-    def backports(self) -> Path:
-        """Patches of the series made by hand for older kernels, a folder for each."""
-        return self.root / "backports"
+    def told(self, path: Path) -> str:
+        """A path of the checkout as messages name it."""
+        return str(path.relative_to(self.root))
 
     @property
     def lock(self) -> Path:

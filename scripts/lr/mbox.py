@@ -70,17 +70,17 @@ def with_trailers(message: str, trailers: Sequence[str]) -> str:
 
 def read_cover(layout: Layout, section: str) -> tuple[str, str]:
     """A section's cover letter: its first line is the subject, the rest the text."""
-    path = layout.covers / f"{section}.md"
+    path = layout.series / section / "cover.md"
     try:
         lines = path.read_text(encoding="utf-8").strip().split("\n")
     except FileNotFoundError as exc:
-        raise Fail(f"covers/{section}.md: not there; write the section's cover letter, first line its subject") from exc
+        raise Fail(f"{layout.told(path)}: not there; write the section's cover letter, first line its subject") from exc
     # SPDX line of a Markdown file.
     while lines and (lines[0].startswith("<!--") or not lines[0].strip()):
         lines.pop(0)
     subject = lines[0].lstrip("# ").strip() if lines else ""
     if not subject:
-        raise Fail(f"covers/{section}.md: empty; its first line is the subject of the cover letter")
+        raise Fail(f"{layout.told(path)}: empty; its first line is the subject of the cover letter")
     return subject, "\n".join(lines[1:]).strip()
 
 
@@ -116,7 +116,7 @@ def _chosen(layout: Layout, section: str) -> list[Item]:
         raise Fail(f"SECTION={section}: no such section; there are {', '.join(names) or 'none yet'}")
     if section in series.split_sections:
         raise Fail(
-            f"section {section} lies in several places of series; bring its patches together (git rebase -i base)"
+            f"section {section} lies in several places of {listing.INDEX}; bring it together (git rebase -i base)"
         )
     return compose.load_items(layout.root, series)
 
@@ -234,7 +234,7 @@ def _needs_in(git: Git, who: Identity, base: str, items: Sequence[Item], section
 def main(argv: list[str]) -> int:
     """The verb."""
     words = argparse.ArgumentParser(prog="mbox", description=__doc__)
-    words.add_argument("--section", default=env("SECTION", ""), help="the section of series")
+    words.add_argument("--section", default=env("SECTION", ""), help="the section of the series")
     words.add_argument("--trailers", default=env("TRAILERS", ""), help="a file of trailers for each message")
     words.add_argument("--branch-in", default=env("BRANCH_IN", ""), help="a clone to make the branch lr/SECTION in")
     words.add_argument("--rev", default=env("REV", ""), help="the commit that branch stands on, e.g. v7.3.4")
@@ -244,7 +244,8 @@ def main(argv: list[str]) -> int:
     if options.branch_in:
         clone = Path(options.branch_in).expanduser().absolute()
         branch, number, start = make_branch(layout, options.section, trailers, clone, options.rev)
-        say(f"{clone}: branch {branch}, {number} commits on {start[:12]}; the cover is covers/{options.section}.md")
+        cover = f"series/{options.section}/cover.md"
+        say(f"{clone}: branch {branch}, {number} commits on {start[:12]}; the cover is {cover}")
         say(f"next: git -C {clone} switch {branch}, then {layout.build}/venv/bin/b4 prep --enroll {start}")
         return 0
     folder = write_mails(layout, options.section, trailers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The verb `save`: turn base..HEAD of build/linux back into series, patches/ and overlay files."""
+"""The verb `save`: turn base..HEAD of build/linux back into series/ and overlay files."""
 
 from __future__ import annotations
 
@@ -149,9 +149,9 @@ def _free_name(stem: str, used: set[str]) -> str:
 
 def contents(new: Series, saved: Sequence[Saved]) -> dict[str, tuple[str, bytes]]:
     """Every file of the saved series: mode and bytes by path."""
-    files = {"series": ("100644", series.render(new).encode())}
+    files = {series.INDEX: ("100644", series.render(new).encode())}
     for entry, item in zip(new.entries, saved, strict=True):
-        files[f"patches/{entry.name}"] = ("100644", item.patch.render())
+        files[entry.path] = ("100644", item.patch.render())
         files |= item.overlay
     return files
 
@@ -243,8 +243,8 @@ def _save(layout: Layout, force: bool) -> tuple[int, list[str]]:
         _keep_copies(layout, edited)
     gone = sorted(set(state.inputs) - set(files))
     changed = [name for name, (mode, content) in files.items() if _now(layout.root, name) != _digest(mode, content)]
-    # series comes last of what is written, removals after it: interrupted at any point, a second save completes it.
-    for name in sorted(changed, key=lambda name: name == "series"):
+    # The index comes last of what is written, removals after it: interrupted at any point, a second save completes it.
+    for name in sorted(changed, key=lambda name: name == series.INDEX):
         write_file(layout.root, name, *files[name])
     for name in gone:
         (layout.root / name).unlink(missing_ok=True)
@@ -260,11 +260,11 @@ def _now(root: Path, name: str) -> str | None:
 
 def _old_series(layout: Layout) -> tuple[Series, list[compose.Item]]:
     """The series on disk, for names, sections and comments; entries whose patch cannot be read are left out."""
-    old = series.load(layout.root) if layout.series.exists() else Series()
+    old = series.load(layout.root) if layout.index.exists() else Series()
     items = []
     for entry in old.entries:
         try:
-            path = layout.patches / entry.name
+            path = layout.root / entry.path
             parsed = patches.parse(path.read_bytes(), entry.name)
         except (Fail, OSError):
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The `series` file: sections, patches in order, the overlay files each brings; and who owns which file."""
+"""The file `series/index`: sections, patches in order, the overlay files each brings; and who owns which file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from lr.layout import OVERLAY_DIRS
 from lr.ui import Fail
 
+INDEX = "series/index"
 _SECTION = re.compile(r"^\[(?P<name>[a-z0-9][a-z0-9-]*)\]$")
 _PATCH = re.compile(r"^[a-z0-9][a-z0-9._-]*\.patch$")
 
@@ -33,6 +34,11 @@ class Entry:
     section: str = ""
     overlay: list[Overlay] = field(default_factory=list)
     lead: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """Where the patch lies: in its section's folder."""
+        return "/".join(part for part in ("series", self.section, self.name) if part)
 
     @property
     def paths(self) -> list[str]:
@@ -85,22 +91,22 @@ def parse(text: str) -> Series:
                 series.leads[section] += lead
         elif line[0] in " \t":
             if not series.entries:
-                raise Fail(f"series:{number}: {words}: an overlay file with no patch above it")
-            _check_path(words, f"series:{number}")
+                raise Fail(f"{INDEX}:{number}: {words}: an overlay file with no patch above it")
+            _check_path(words, f"{INDEX}:{number}")
             if words in owners:
                 raise Fail(
-                    f"series:{number}: {words} belongs to {owners[words]} already; an overlay file has one patch"
+                    f"{INDEX}:{number}: {words} belongs to {owners[words]} already; an overlay file has one patch"
                 )
             owners[words] = series.entries[-1].name
             series.entries[-1].overlay.append(Overlay(words, lead))
         elif _PATCH.match(words):
             if words in patches:
-                raise Fail(f"series:{number}: {words} is listed twice; remove one")
+                raise Fail(f"{INDEX}:{number}: {words} is listed twice; remove one")
             patches.add(words)
             series.entries.append(Entry(words, section, [], lead))
         else:
             raise Fail(
-                f"series:{number}: {words!r} is neither a [section], a name.patch (a-z 0-9 . _ -), nor an indented file"
+                f"{INDEX}:{number}: {words!r} is neither a [section], a name.patch (a-z 0-9 . _ -) nor an indented file"
             )
         lead = []
     series.tail = lead
@@ -144,11 +150,11 @@ def check_overlay_path(path: str, where: str) -> None:
 def load(root: Path) -> Series:
     """The series of a checkout."""
     try:
-        return parse((root / "series").read_text(encoding="utf-8"))
+        return parse((root / INDEX).read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
-        raise Fail("series: not there; it lists the patches in order") from exc
+        raise Fail(f"{INDEX}: not there; it lists the patches in order") from exc
     except UnicodeDecodeError as exc:
-        raise Fail("series: not UTF-8; convert it") from exc
+        raise Fail(f"{INDEX}: not UTF-8; convert it") from exc
 
 
 def file_mode(path: Path) -> str | None:
@@ -163,8 +169,10 @@ def file_mode(path: Path) -> str | None:
 
 
 def on_disk(root: Path) -> Iterator[str]:
-    """All files under the overlay's folders and patches/, as paths from the root, in order."""
-    for top in ("patches", *OVERLAY_DIRS):
+    """All patches of series/ and all files under the overlay's folders, as paths from the root, in order."""
+    for path in sorted([*(root / "series").glob("*.patch"), *(root / "series").glob("*/*.patch")]):
+        yield str(path.relative_to(root))
+    for top in OVERLAY_DIRS:
         for folder, folders, names in os.walk(root / top):
             folders.sort()
             for name in sorted(names):
@@ -174,7 +182,7 @@ def on_disk(root: Path) -> Iterator[str]:
 def ownership(root: Path, series: Series) -> list[str]:
     """What is wrong with who owns what: missing files, files nobody owns, things that are not plain files."""
     wrong = []
-    listed = {f"patches/{entry.name}": "series" for entry in series.entries}
+    listed = {entry.path: INDEX for entry in series.entries}
     for entry in series.entries:
         listed |= dict.fromkeys(entry.paths, entry.name)
     for path, owner in listed.items():
@@ -182,8 +190,8 @@ def ownership(root: Path, series: Series) -> list[str]:
             what = "is not a plain file" if os.path.lexists(root / path) else "is not there"
             wrong.append(f"{path}: {what}; {owner} lists it")
     for path in on_disk(root):
-        if path not in listed and path.startswith("patches/"):
-            wrong.append(f"{path}: not listed in series; list or remove it")
+        if path not in listed and path.startswith("series/"):
+            wrong.append(f"{path}: not listed in {INDEX} in this section; list it, move it or remove it")
         elif path not in listed:
-            wrong.append(f"{path}: no patch owns it; list it in series under the patch that brings it")
+            wrong.append(f"{path}: no patch owns it; list it in {INDEX} under the patch that brings it")
     return wrong

@@ -71,10 +71,10 @@ def find_fix(layout: Layout) -> Fix:
     """The one patch of the series that carries the Cc: of stable kernels."""
     found = []
     for entry in listing.load(layout.root).entries:
-        path = layout.patches / entry.name
+        path = layout.root / entry.path
         if not path.is_file():
-            raise Fail(f"patches/{entry.name}: not there; series lists it")
-        read = patch.parse(path.read_bytes(), f"patches/{entry.name}")
+            raise Fail(f"{entry.path}: not there; {listing.INDEX} lists it")
+        read = patch.parse(path.read_bytes(), entry.path)
         if CC.search(read.body):
             found.append(Fix(entry.name, read, path))
     if len(found) != 1:
@@ -83,39 +83,47 @@ def find_fix(layout: Layout) -> Fix:
     return found[0]
 
 
-def backports(layout: Layout, name: str, version: str) -> list[Path]:
-    """The hand-made backports of a patch for this version or older ones, the newest first."""
-    folders = [path for path in layout.backports.glob("*") if _VERSION.fullmatch(path.name)]
-    fitting = [path for path in folders if parts(path.name) <= parts(version) and (path / name).is_file()]
-    return [path / name for path in sorted(fitting, key=lambda path: parts(path.name), reverse=True)]
+def backport(fix: Fix, version: str) -> Path:
+    """Where the fix's hand-made backport to a version lies: beside the fix."""
+    return fix.path.parent / "backports" / version / fix.name
 
 
-def check_backport(fix: Fix, path: Path, where: str) -> Patch:
+def backports(fix: Fix, version: str) -> list[Path]:
+    """The backports for this version or older ones, the newest first."""
+    folders = [path.name for path in (fix.path.parent / "backports").glob("*") if _VERSION.fullmatch(path.name)]
+    fitting = [name for name in folders if parts(name) <= parts(version) and backport(fix, name).is_file()]
+    return [backport(fix, name) for name in sorted(fitting, key=parts, reverse=True)]
+
+
+def check_backport(layout: Layout, fix: Fix, path: Path) -> Patch:
     """A backport, which must say what the series' patch says; only its hunks are its own."""
-    if path.name != fix.name or not _VERSION.fullmatch(path.parent.name):
-        raise Fail(f"{where}: a backport is called backports/VERSION/{fix.name}, after the patch with Cc: stable")
+    where = layout.told(path)
+    if path != backport(fix, path.parent.name) or not _VERSION.fullmatch(path.parent.name):
+        wanted = layout.told(backport(fix, "VERSION"))
+        raise Fail(f"{where}: a backport is called {wanted}, after the patch with Cc: stable")
     read = patch.parse(path.read_bytes(), where)
     if read.message != fix.patch.message:
-        raise Fail(f"{where}: its message is not that of patches/{fix.name}; copy all above the line --- from there")
+        raise Fail(f"{where}: its message is not that of {fix.name}; copy all above the line --- from there")
     return read
 
 
 def choose(layout: Layout, fix: Fix, git: Git, version: str) -> Fix:
     """The patch to apply: the series' own where it applies, else the newest backport that is not too new."""
     if _applies(git, fix.path):
-        say(f"patches/{fix.name} applies to {version} as it is")
+        say(f"{fix.name} applies to {version} as it is")
         return fix
-    found = backports(layout, fix.name, version)
+    found = backports(fix, version)
     if not found:
         raise Fail(
-            f"patches/{fix.name} does not apply to {version}, and there is no backport for it; "
-            f"write backports/{version}/{fix.name}: the same message, hunks for {version}"
+            f"{fix.name} does not apply to {version}, and there is no backport for it; "
+            f"write {layout.told(backport(fix, version))}: the same message, hunks for {version}"
         )
-    where = str(found[0].relative_to(layout.root))
-    read = check_backport(fix, found[0], where)
+    where = layout.told(found[0])
+    read = check_backport(layout, fix, found[0])
     if not _applies(git, found[0]):
-        raise Fail(f"neither patches/{fix.name} nor {where} applies to {version}; write backports/{version}/{fix.name}")
-    say(f"patches/{fix.name} does not apply to {version}; {where} does")
+        wanted = layout.told(backport(fix, version))
+        raise Fail(f"neither {fix.name} nor {where} applies to {version}; write {wanted}")
+    say(f"{fix.name} does not apply to {version}; {where} does")
     return Fix(fix.name, read, found[0])
 
 

@@ -45,11 +45,10 @@ def parse(text: str) -> tuple[Kernel, ...]:
 
 
 def _ablated(layout: Layout, name: str) -> Path:
-    path = layout.ablations / f"{name}.patch"
-    if not path.exists():
-        known = ", ".join(sorted(each.stem for each in layout.ablations.glob("*.patch")))
-        raise Fail(f"KERNELS: ablated:{name}: no such ablation; there are {known}")
-    return ablate.image(layout, ablate.parse(path, path.read_text()))
+    known = {path.stem: path for path in layout.ablations}
+    if name not in known:
+        raise Fail(f"KERNELS: ablated:{name}: no such ablation; there are {', '.join(known)}")
+    return ablate.image(layout, ablate.parse(known[name], known[name].read_text()))
 
 
 def images(layout: Layout, kernels: Sequence[Kernel]) -> dict[str, Path]:

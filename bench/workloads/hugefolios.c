@@ -9,8 +9,7 @@
  * child has HUGE_MIB of huge pages on node SOURCE, moves to TARGET's CPUs and uses them for SECONDS. Prints one line:
  * huge= (huge pages on SOURCE at first), huge_left= (there at the end), blocks= (free huge blocks on TARGET at first),
  * free_kib= and high_kib= (TARGET's free memory and high watermark at first), hint_faults= (of the child), passes=
- * (how often it went over its memory), system_us= (what it spent in the kernel meanwhile). Needs root, defrag of huge
- * pages off and no background compaction.
+ * (how often it went over its memory). Needs root, defrag of huge pages off and no background compaction.
  *
  * HUGEFOLIOS_DIR	folder for vmstat.before and vmstat.after, /proc/vmstat at both edges of the window
  * HUGEFOLIOS_CGROUP	an empty cgroup with a memory controller, for the child
@@ -27,7 +26,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -54,7 +52,6 @@ static struct shared {
 	atomic_int go;
 	atomic_int stop;
 	atomic_ulong passes;
-	unsigned long system_us;
 	int huge;
 	int left;
 } *shared;
@@ -203,16 +200,6 @@ static int count_on(char *map, size_t size, int node)
 	return found;
 }
 
-/* Time in the kernel so far. */
-static unsigned long system_us(void)
-{
-	struct rusage usage;
-
-	if (getrusage(RUSAGE_SELF, &usage))
-		die("getrusage");
-	return usage.ru_stime.tv_sec * 1000000UL + usage.ru_stime.tv_usec;
-}
-
 static void child(int source, int target, size_t size)
 {
 	const char *cgroup = getenv("HUGEFOLIOS_CGROUP");
@@ -244,13 +231,11 @@ static void child(int source, int target, size_t size)
 		nap(0.01);
 	move_to(target);
 	use = map;
-	shared->system_us = system_us();
 	while (!atomic_load(&shared->stop)) {
 		for (size_t i = 0; i < size; i += PAGE)
 			use[i]++;
 		atomic_fetch_add(&shared->passes, 1);
 	}
-	shared->system_us = system_us() - shared->system_us;
 	shared->left = count_on(map, size, source);
 	_exit(0);
 }
@@ -377,8 +362,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "hugefolios: the task with huge pages has failed\n");
 		return 1;
 	}
-	printf("huge=%d huge_left=%d blocks=%ld free_kib=%ld high_kib=%ld hint_faults=%ld passes=%lu system_us=%lu\n",
-	       shared->huge, shared->left, blocks, free_kib, high_kib, faults, atomic_load(&shared->passes),
-	       shared->system_us);
+	printf("huge=%d huge_left=%d blocks=%ld free_kib=%ld high_kib=%ld hint_faults=%ld passes=%lu\n",
+	       shared->huge, shared->left, blocks, free_kib, high_kib, faults, atomic_load(&shared->passes));
 	return 0;
 }

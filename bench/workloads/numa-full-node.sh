@@ -104,7 +104,7 @@ point_clients() {
 
 # Huge pages towards a node whose free memory is in pieces.
 point_huge_folios() {
-	local out last_node faults failed system
+	local out last_node faults failed
 	stop_server
 	swapoff -a
 	# What the server has left lies in pieces.
@@ -132,8 +132,6 @@ point_huge_folios() {
 		value "$1" vain_percent "$(awk -v a="$failed" -v b="$faults" 'BEGIN { printf "%.1f\n", 100 * a / b }')"
 		value "$1" pgmigrate_fail_per_fault \
 			"$(awk -v a="$(vmstat_delta pgmigrate_fail)" -v b="$faults" 'BEGIN { printf "%.1f\n", a / b }')"
-		system=${out#*system_us=}
-		value "$1" system_us_per_fault "$((${system%% *} / faults))"
 	else
 		echo "@note $1: NUMA balancing made no hinting fault in the time given"
 	fi

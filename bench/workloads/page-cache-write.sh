@@ -51,13 +51,13 @@ profile_start() {
 	echo 1 >$TRACE/function_profile_enabled
 }
 
-# Function Hit Time us Avg us s^2 us, a file for each CPU.
+# Function Hit ..., a file for each CPU. The times beside are those of the guest's clock, whose ticks are longer.
 profile_stop() {
 	local point=$1 name
 	echo 0 >$TRACE/function_profile_enabled
 	for name in $PROFILED; do
-		awk -v x="$point" -v name="$name" '$1 == name { hits += $2; us += $3 }
-			END { printf "@value %s hits_%s %.0f\n@value %s us_%s %.1f\n", x, name, hits, x, name, us }' \
+		awk -v x="$point" -v name="$name" '$1 == name { hits += $2 }
+			END { printf "@value %s hits_%s %.0f\n", x, name, hits }' \
 			$TRACE/trace_stat/function*
 	done
 }

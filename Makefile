@@ -9,7 +9,7 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 
 lr := scripts/setup -q && PYTHONPATH=scripts build/venv/bin/python -m lr
 
-.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate stable mbox test bench profile report clean
+.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate stable deb mbox test bench profile report clean
 
 help: ## this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /  \1\t/' | expand -t 12
@@ -51,6 +51,9 @@ ablate: ## undo one mechanism at a time; the tests it names must fail  (ABLATION
 
 stable: ## the fix meant for stable kernels, on one: stock loses the data, fixed it does not  (BASE=6.12 TIMEOUT=)
 	@$(lr) stable
+
+deb: ## Debian packages of the series kernel for a machine of your own  (CONFIG=file, default the running kernel's, else Debian's)
+	@$(lr) deb
 
 mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANCH_IN=clone REV=v7.3.4: as a branch there)
 	@$(lr) mbox

@@ -222,7 +222,7 @@ def test_what_an_older_kernel_may_lack(
         (trial / ".config").write_text("")
         return "".join(f"WARNING: Value requested for {name} not in final .config\n" for name in lacks)
 
-    monkeypatch.setattr(build, "_quiet_make", quiet)
+    monkeypatch.setattr(build, "quiet_make", quiet)
     build.configure(layout, spec)
     assert "stable-6.12: symbols of our configuration that are not to be had there: 1" in capsys.readouterr().out
     shutil.rmtree(spec.objects)

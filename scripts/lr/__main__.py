@@ -24,6 +24,7 @@ VERBS = {
     "bisect": "lr.bisect",
     "ablate": "lr.ablate",
     "stable": "lr.stable",
+    "deb": "lr.deb",
     "test": "lr.alltests",
     "bench": "lr.bench",
     "profile": "lr.lab.profile",

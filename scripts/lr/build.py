@@ -30,7 +30,7 @@ _ERROR = re.compile(r"(?:\berror: |\*\*\* |undefined reference|fatal error:|No r
 _NOT_FOR_KERNEL = frozenset(
     "MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES KERNEL DEBUG RUN CPUS MEM NODES DISK TIMEOUT FILTER "
     "TEST MATRIX SCENARIO VARIANT KERNELS PAIRS QUICK LOCKSTEP QUANTUM ROWS SECTION TRAILERS REV FORCE WHERE "
-    "ABLATION "
+    "ABLATION CONFIG BUDGET "
     "ARCH O V W C".split()
 )
 # Why not plain `ccache gcc` is said there.
@@ -160,7 +160,7 @@ def wanted_config(layout: Layout, spec: Target) -> str:
     return text + "".join(f"{line}\n" for line in kunit_symbols(layout, spec.source) if line not in text)
 
 
-def _quiet_make(layout: Layout, source: Path, words: list[str]) -> str:
+def quiet_make(layout: Layout, source: Path, words: list[str]) -> str:
     """A short configuration step; what it prints."""
     done = subprocess.run(
         words, cwd=source, env=make_env(layout), stdin=subprocess.DEVNULL, capture_output=True, check=False
@@ -184,10 +184,10 @@ def configure(layout: Layout, spec: Target) -> None:
     trial.mkdir()
     script = spec.source / "scripts" / "kconfig" / "merge_config.sh"
     # Everything off, then the fragments over it: a symbol that they make visible takes its own default.
-    _quiet_make(layout, spec.source, ["make", f"O={trial}", "allnoconfig"])
+    quiet_make(layout, spec.source, ["make", f"O={trial}", "allnoconfig"])
     base, ours = trial / ".config", trial / "ours.config"
     ours.write_text(text)
-    report = _quiet_make(layout, spec.source, [str(script), "-Q", "-O", str(trial), str(base), str(ours)])
+    report = quiet_make(layout, spec.source, [str(script), "-Q", "-O", str(trial), str(base), str(ours)])
     lost = lost_symbols(report, text)
     if lost and spec.needs:
         say(f"{spec.name}: symbols of our configuration that are not to be had there: {len(lost)}")

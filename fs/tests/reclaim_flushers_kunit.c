@@ -161,6 +161,21 @@ static void written_folios_start_nobody(struct kunit *test)
 	folio_set_dirty(d->folio[0]);
 }
 
+/* Written, but the filesystem still has to do something for it, as NFS's commit. */
+static void private_data_starts_its_own(struct kunit *test)
+{
+	struct test_device *d = test->priv;
+
+	for (int i = 0; i < FOLIOS_PER_DEVICE; i++) {
+		folio_clear_dirty(d->folio[i]);
+		folio_set_private(d->folio[i]);
+	}
+	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
+	KUNIT_EXPECT_TRUE(test, started(&d->bdi->wb));
+	for (int i = 0; i < FOLIOS_PER_DEVICE; i++)
+		folio_clear_private(d->folio[i]);
+}
+
 /* Then the caller starts all. */
 static void none_is_found(struct kunit *test)
 {
@@ -216,6 +231,7 @@ static struct kunit_case reclaim_flushers_cases[] = {
 	KUNIT_CASE(each_of_several_is_started),
 	KUNIT_CASE(locked_folios_start_nobody),
 	KUNIT_CASE(written_folios_start_nobody),
+	KUNIT_CASE(private_data_starts_its_own),
 	KUNIT_CASE(none_is_found),
 	KUNIT_CASE(only_their_own_domain_is_started),
 	{}

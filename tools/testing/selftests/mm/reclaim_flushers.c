@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reclaim starts the flushers of the dirty folios it has met, no others, and
- * never fails to start one that is needed.
+ * Reclaim starts the flushers of the dirty folios it has met, and no others.
  *
  * Periodic writeback is off and the dirty limits are out of reach, so that only
  * reclaim makes flushers write. Which ones is told by writeback_start events
@@ -16,10 +15,6 @@
 #include <sys/prctl.h>
 
 #define EVENT		"writeback/writeback_start"
-#define NR_WRITERS	4
-#define STRESS_SECONDS	8
-/* Nothing but reclaim starts a flusher here: one that reclaim can no longer start stays idle. */
-#define STALL_SECONDS	20
 
 /* Cgroups, and with two disks also disks. */
 enum { MET, OTHER };
@@ -118,167 +113,6 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 	EXPECT_GT(met, 0);
 	EXPECT_EQ(0, other);
 	EXPECT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
-}
-
-FIXTURE(stress) {
-	struct scene s;
-	char trace[96];
-	unsigned long *progress;	/* MiB written, a writer each */
-	pid_t writer[NR_WRITERS];
-};
-
-FIXTURE_VARIANT(stress) {
-	bool stacked;
-};
-
-FIXTURE_VARIANT_ADD(stress, two_disks) { };
-/* A filesystem on a loop device on a file of the first disk. */
-FIXTURE_VARIANT_ADD(stress, loop_on_a_disk) { .stacked = true };
-
-FIXTURE_SETUP(stress)
-{
-	struct scene *s = &self->s;
-	struct scratch *d;
-
-	if (!scene_setup(s, "reclaim_flushers"))
-		SKIP(return, "%s", s->why);
-	d = scene_disk(s, "RECLAIM_DISK_EXT4");
-	if (!d || !scratch_mount(s, d, "ext4"))
-		SKIP(return, "%s", s->why);
-	if (variant->stacked) {
-		setenv("TMPDIR", d->dir, 1);
-		d = scene_disk(s, "no such variable: a loop device");
-	} else {
-		d = scene_disk(s, "RECLAIM_DISK_XFS");
-	}
-	if (!d || !scratch_mount(s, d, "ext4"))
-		SKIP(return, "%s", s->why);
-	for (int i = 0; i < NR_WRITERS; i++) {
-		ASSERT_EQ(0, scene_cgroup(s, i));
-		ASSERT_EQ(0, cgroup_write(s, i, "memory.max", "24M"));
-		cgroup_write(s, i, "memory.swap.max", "0");
-	}
-	self->progress = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			      -1, 0);
-	ASSERT_NE(MAP_FAILED, self->progress);
-	ASSERT_TRUE(trace_open(self->trace, sizeof(self->trace), "reclaim_flushers",
-			       EVENT, NULL));
-}
-
-FIXTURE_TEARDOWN(stress)
-{
-	for (int i = 0; i < NR_WRITERS; i++) {
-		if (self->writer[i] > 0) {
-			kill(self->writer[i], SIGKILL);
-			waitpid(self->writer[i], NULL, 0);
-		}
-	}
-	trace_close(self->trace);
-	scene_teardown(&self->s);
-}
-
-/*
- * Clean file pages that are locked keep the cgroup's share of dirty pages below
- * the limit at which the writer itself would wake the flusher.
- */
-static void writer(const char *clean, const char *path, unsigned long *progress)
-{
-	static char buf[MIB];
-	int fd = open(clean, O_RDONLY);
-	char *p = mmap(NULL, 6 * MIB, PROT_READ, MAP_SHARED, fd, 0);
-
-	if (fd < 0 || p == MAP_FAILED || mlock(p, 6 * MIB))
-		_exit(1);
-	fd = open(path, O_CREAT | O_RDWR, 0600);
-	for (unsigned long i = 0; fd >= 0; i++) {
-		memset(buf, i | 1, sizeof(buf));
-		if (pwrite(fd, buf, MIB, (i % 40) * MIB) != MIB)
-			break;
-		__atomic_fetch_add(progress, 1, __ATOMIC_RELAXED);
-	}
-	_exit(2);
-}
-
-/* Writers go on, whoever starts whose flusher. One that was killed is started again. */
-static pid_t start_writer(struct scene *s, int i, unsigned long *progress)
-{
-	char clean[PATH_MAX], path[PATH_MAX];
-	pid_t pid = fork_into(s, i);
-
-	if (pid)
-		return pid;
-	snprintf(clean, sizeof(clean), "%s/clean%d", s->disk[i % 2].dir, i);
-	snprintf(path, sizeof(path), "%s/file%d", s->disk[i % 2].dir, i);
-	writer(clean, path, progress + i);
-	_exit(0);
-}
-
-static unsigned long least(const unsigned long *written)
-{
-	unsigned long least = written[0];
-
-	for (int i = 1; i < NR_WRITERS; i++) {
-		if (written[i] < least)
-			least = written[i];
-	}
-	return least;
-}
-
-TEST_F_TIMEOUT(stress, writers_always_go_on, 120)
-{
-	double end, moved[NR_WRITERS], longest = 0;
-	unsigned long was[NR_WRITERS] = {}, total = 0;
-	unsigned int poke = 0, killed = 0;
-	struct scene *s = &self->s;
-	char clean[PATH_MAX];
-
-	for (int i = 0; i < NR_WRITERS; i++) {
-		snprintf(clean, sizeof(clean), "%s/clean%d", s->disk[i % 2].dir, i);
-		ASSERT_EQ(0, fill_file(clean, 6));
-	}
-	sync();
-	write_text("/proc/sys/vm/drop_caches", "1");
-	for (int i = 0; i < NR_WRITERS; i++) {
-		self->writer[i] = start_writer(s, i, self->progress);
-		moved[i] = now();
-	}
-	/* As long as it takes all to have gone over their clean pages and their limit. */
-	end = now() + STRESS_SECONDS;
-	while (now() < end || least(was) <= 24) {
-		for (int i = 0; i < NR_WRITERS; i++) {
-			unsigned long is = __atomic_load_n(&self->progress[i], __ATOMIC_RELAXED);
-			int status;
-
-			/*
-			 * A disk that stands still for a second, as an emulated one
-			 * may, gets a writer killed. A lost wake-up gets them all
-			 * killed, again and again.
-			 */
-			if (waitpid(self->writer[i], &status, WNOHANG)) {
-				ASSERT_LT(killed++, 3)
-					TH_LOG("writer %d ended after %lu MiB, status %x",
-					       i, is, status);
-				self->writer[i] = start_writer(s, i, self->progress);
-			}
-			if (is != was[i]) {
-				was[i] = is;
-				moved[i] = now();
-			}
-			if (now() - moved[i] > longest)
-				longest = now() - moved[i];
-			ASSERT_LT(now() - moved[i], STALL_SECONDS)
-				TH_LOG("writer %d is stuck after %lu MiB", i, is);
-		}
-		/* More reclaimers than writers. */
-		cgroup_reclaim(s, poke++ % NR_WRITERS, 2 * MIB);
-		nap(200);
-	}
-	for (int i = 0; i < NR_WRITERS; i++)
-		total += was[i];
-	/* It was indeed reclaim that had the flushers write. */
-	EXPECT_GT(trace_count(self->trace, "reason=vmscan", NULL, NULL), 0);
-	ksft_print_msg("%lu MiB written, no writer waited longer than %.1f s, %u killed\n",
-		       total, longest, killed);
 }
 
 /* Dirty pages of a file that reclaim does not meet, for they are locked in memory. */

@@ -55,8 +55,8 @@ def test_helpers_must_be_in_the_kernel(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_to_do_with_the_packages(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     (tmp_path / "build/deb").mkdir(parents=True)
-    for name in ("linux-image-7.3.4-reclaim_7.3.4-1_amd64", "linux-image-7.3.3-reclaim_7.3.3-1_amd64"):
+    for name in ("linux-image-7.3.4-reclaim_7.3.4-2_amd64", "linux-image-7.3.4-reclaim_7.3.4-1_amd64"):
         (tmp_path / f"build/deb/{name}.deb").touch()
-    (image,) = deb.packages(layout, "7.3.4-reclaim")
+    (image,) = deb.packages(layout, "7.3.4-reclaim", "7.3.4-2")
     told = deb.advice(image, "7.3.4-reclaim")
     assert f"sudo apt install {image}\n" in told and "sudo apt remove linux-image-7.3.4-reclaim && sudo reboot" in told

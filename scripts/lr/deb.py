@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import platform
 import subprocess
+import time
 from pathlib import Path
 
 from lr import apt, base, build, compose, proc
@@ -90,9 +91,9 @@ def configure(layout: Layout, spec: build.Target, text: str, name: str) -> None:
         raise Fail(f"{name}: {NEEDED} can not be set with it; see its `depends on` in build/linux/mm/Kconfig")
 
 
-def packages(layout: Layout, release: str) -> list[Path]:
-    """What the last build has made for a release."""
-    return sorted((layout.build / "deb").glob(f"linux-*{release}_*.deb"))
+def packages(layout: Layout, release: str, version: str) -> list[Path]:
+    """What the build of a version has made for a release; earlier ones stay beside it."""
+    return sorted((layout.build / "deb").glob(f"linux-*{release}_{version}_*.deb"))
 
 
 def advice(image: Path, release: str) -> str:
@@ -123,14 +124,16 @@ def main(argv: list[str]) -> int:
     done = proc.run([layout.root / "scripts" / "setup", "-q", *PACKAGES], check=False)
     if done.returncode != 0:
         raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
-    compose.ensure_tree(layout)
+    state = compose.ensure_tree(layout)
+    # Later ones are newer for apt.
+    version = f"{state.base.version}-{time.strftime('%Y%m%d%H%M')}"
     text, name = choose(layout, options.config)
     configure(layout, spec, text, name)
     say(f"configuration: {name}, {NEEDED}, no debugging information")
     log = layout.build / "logs" / "deb.log"
-    build.make(layout, build.make_words(spec, "bindeb-pkg"), "build the packages", log, 0)
+    build.make(layout, build.make_words(spec, f"KDEB_PKGVERSION={version}", "bindeb-pkg"), "build the packages", log, 0)
     release = (spec.objects / "include" / "config" / "kernel.release").read_text().strip()
-    made = packages(layout, release)
+    made = packages(layout, release, version)
     images = [path for path in made if path.name.startswith("linux-image-") and "-dbg_" not in path.name]
     if len(images) != 1:
         raise Fail(f"bindeb-pkg has made no linux-image-{release}; all of its output is in build/logs/deb.log")

@@ -2,15 +2,16 @@
 /*
  * Threads that help a node's kswapd when one CPU is not enough.
  *
- * kswapd stays what it is: it alone owns the request, the boosts, the failures
- * and the decision that the node is balanced. Helpers reclaim beside it, for
- * order 0 only. They begin when free pages are below the low watermark although
- * kswapd is awake, and the farther free pages are from the high watermark the
- * more of them work. Only whoever stops a helper waits for it.
+ * kswapd does not change: it alone owns the request, the boosts, the failure
+ * count and the decision that the node is balanced. Helpers reclaim beside
+ * kswapd, for order 0 only. They begin when free pages are below the low
+ * watermark although kswapd is awake. The farther free pages are below the high
+ * watermark, the more helpers work. Only a task that stops a helper waits for it.
  *
- * That a node may have several reclaim threads, set by the administrator, is
- * Buddy Lumpkin's idea of 2018; that one of them leads, and that the others
- * begin and end by the watermarks, answers what was said about it then.
+ * Buddy Lumpkin proposed in 2018 that a node may have several reclaim threads,
+ * set by the administrator. Two answers to the review of that proposal are that
+ * one thread leads, and that the watermarks decide when the others begin and
+ * end.
  *
  * kswapd_threads_mutex protects the settings and which helpers exist. It is
  * taken inside the memory hotplug lock.
@@ -30,14 +31,14 @@
 #include "kswapd_helpers.h"
 
 /*
- * A helper that has freed nothing twice rests: more threads do not help there.
- * Twice, because one round may have met only the end of the walk through the
- * memory cgroups that helpers and direct reclaim share.
+ * A helper that has freed nothing in two rounds rests: more threads do not help
+ * there. Two rounds, because one round may have met only the end of the walk
+ * through the memory cgroups that helpers and direct reclaim share.
  */
 #define KSWAPD_HELPER_EMPTY	2
 #define KSWAPD_HELPER_REST_MS	10
 
-/* One node's; made when it first gets a helper, kept for good as the pgdat is. */
+/* The helpers of one node; allocated with the first helper, never freed, like the pgdat. */
 struct kswapd_help {
 	pg_data_t *pgdat;
 
@@ -45,7 +46,7 @@ struct kswapd_help {
 	unsigned int nr;
 	struct task_struct *helper[KSWAPD_THREADS_MAX - 1];
 
-	/* What kswapd is at, for helpers to do the same. Hints, without a lock. */
+	/* What kswapd is doing, for helpers to do the same. Hints, without a lock. */
 	int priority;
 	int highest_zoneidx;
 
@@ -55,7 +56,7 @@ struct kswapd_help {
 };
 
 static DEFINE_MUTEX(kswapd_threads_mutex);
-/* Nodes whose kswapd runs: only they may have helpers. */
+/* Nodes whose kswapd runs: only these may have helpers. */
 static nodemask_t kswapd_helpers_nodes;
 static int kswapd_threads = 1;
 /* 0: follow kswapd_threads. */
@@ -63,28 +64,28 @@ static u8 kswapd_node_threads[MAX_NUMNODES];
 
 static struct kswapd_help *kswapd_help_of(pg_data_t *pgdat)
 {
-	/* Pairs with the release in kswapd_help_get(): what it points to is set up. */
+	/* Pairs with the release in kswapd_help_get(): the struct is initialized. */
 	return smp_load_acquire(&pgdat->kswapd_help);
 }
 
-/* Whether one more helper is wanted beside so many others, to begin or to go on. */
+/* Whether one more helper is wanted beside @others, to begin or to go on. */
 static bool kswapd_help_wanted(struct kswapd_help *help, unsigned int others, bool begin)
 {
 	return kswapd_helper_wanted(help->pgdat, READ_ONCE(help->highest_zoneidx), others,
 				    READ_ONCE(help->nr), begin);
 }
 
-/* Become one of those at work, if one more is wanted. */
+/* Count this helper as working, if one more is wanted. */
 static bool kswapd_helper_join(struct kswapd_help *help, bool begin)
 {
-	/* Counted first, so that of many who come or stay at once each sees the others. */
+	/* Count first, so that helpers that join at the same time see each other. */
 	if (kswapd_help_wanted(help, atomic_fetch_inc(&help->at_work), begin))
 		return true;
 	atomic_dec(&help->at_work);
 	return false;
 }
 
-/* Shrink for as long as this helper is wanted. Entered counted in at_work, left not counted. */
+/* Shrink for as long as this helper is wanted. Counted in at_work on entry, not on return. */
 static void kswapd_helper_work(struct kswapd_help *help, struct lru_gen_mm_walk *walk)
 {
 	unsigned int empty = 0;
@@ -113,7 +114,7 @@ static int kswapd_helper(void *data)
 
 	walk = &own;
 #endif
-	/* As kswapd: it may dip into the reserves, and must not reclaim for itself. */
+	/* Like kswapd: may dip into the reserves, and must not enter direct reclaim. */
 	current->flags |= PF_MEMALLOC | PF_KSWAPD;
 	set_freezable();
 
@@ -131,11 +132,11 @@ static int kswapd_helper(void *data)
 }
 
 /**
- * kswapd_helpers_wake - wake one more helper if kswapd can not keep up
+ * kswapd_helpers_wake - wake one more helper if kswapd cannot keep up
  * @pgdat: the node, whose kswapd is awake
  *
- * Called for each allocation that has met the low watermark and by kswapd in
- * each of its rounds, so that the more there is to do the more helpers begin.
+ * Called for each allocation that meets the low watermark, and by kswapd in each
+ * of its rounds. The more there is to do, the more helpers begin.
  *
  * Context: any that may wake kswapd.
  */
@@ -156,12 +157,12 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 
 /**
  * kswapd_helpers_lead - tell helpers what kswapd is about to do
- * @pgdat: the node whose kswapd we are
+ * @pgdat: the node of this kswapd
  * @priority: scan a lruvec's size >> priority
  * @highest_zoneidx: the highest zone that has to be balanced
  *
- * Context: kswapd only, before each of its rounds, and with DEF_PRIORITY when it
- * has ended a pass.
+ * Context: kswapd only, before each of its rounds, and with DEF_PRIORITY at the
+ * end of a pass.
  */
 void kswapd_helpers_lead(pg_data_t *pgdat, int priority, int highest_zoneidx)
 {
@@ -192,7 +193,7 @@ static struct kswapd_help *kswapd_help_get(pg_data_t *pgdat)
 	return help;
 }
 
-/* KUnit puts one in its place that fails. */
+/* KUnit replaces this with a function that fails. */
 VISIBLE_IF_KUNIT struct task_struct *kswapd_helper_create(struct kswapd_help *help,
 							  unsigned int index)
 {
@@ -202,7 +203,7 @@ VISIBLE_IF_KUNIT struct task_struct *kswapd_helper_create(struct kswapd_help *he
 	return kthread_create_on_node(kswapd_helper, help, nid, "kswapd%d:%u", nid, index + 1);
 }
 
-/* Make the helpers from help->nr up to nr, but let none begin. Under kswapd_threads_mutex. */
+/* Create the helpers from help->nr up to nr, but start none. Under kswapd_threads_mutex. */
 static int kswapd_helpers_create(pg_data_t *pgdat, unsigned int nr)
 {
 	struct kswapd_help *help = kswapd_help_get(pgdat);
@@ -220,7 +221,7 @@ static int kswapd_helpers_create(pg_data_t *pgdat, unsigned int nr)
 }
 
 /*
- * Stop helpers from nr on, also those that have never begun. Each ends after its
+ * Stop helpers from nr on, including those never started. Each ends after its
  * round. Under kswapd_threads_mutex.
  */
 static void kswapd_helpers_trim(pg_data_t *pgdat, unsigned int nr)
@@ -237,7 +238,7 @@ static void kswapd_helpers_trim(pg_data_t *pgdat, unsigned int nr)
 	}
 }
 
-/* Let those that were created begin. Under kswapd_threads_mutex. */
+/* Start the helpers that were created. Under kswapd_threads_mutex. */
 static void kswapd_helpers_begin(pg_data_t *pgdat, unsigned int nr)
 {
 	struct kswapd_help *help = pgdat->kswapd_help;
@@ -255,9 +256,9 @@ static unsigned int kswapd_helpers_setting(int nid)
 }
 
 /*
- * Give these nodes the helpers that the settings ask for. All are created before
- * the first one begins, so that a failure changes nothing; a setting that was
- * lowered (grow is false) creates none and does not fail. Under
+ * Give these nodes the helpers that the settings ask for. All are created
+ * before the first one starts, so that a failure changes nothing. A lowered
+ * setting (grow is false) creates none and does not fail. Under
  * kswapd_threads_mutex.
  */
 static int kswapd_threads_apply(const nodemask_t *nodes, bool grow)
@@ -286,10 +287,10 @@ static int kswapd_threads_apply(const nodemask_t *nodes, bool grow)
 }
 
 /**
- * kswapd_helpers_start - give a node that has got its kswapd its helpers too
+ * kswapd_helpers_start - start the helpers of a node whose kswapd has started
  * @pgdat: the node
  *
- * A node without them is as good as one of a stock kernel: failing is a warning.
+ * A node without helpers still works as on a stock kernel, so failure only warns.
  *
  * Context: boot and memory hot-add. Sleeps.
  */
@@ -308,11 +309,11 @@ void kswapd_helpers_start(pg_data_t *pgdat)
 }
 
 /**
- * kswapd_helpers_stop - take a node's helpers away before its kswapd goes
+ * kswapd_helpers_stop - stop a node's helpers before its kswapd stops
  * @pgdat: the node
  *
- * Context: memory hot-remove, kswapd still there. Sleeps until each has ended
- * its round, as kswapd_stop() does for kswapd.
+ * Context: memory hot-remove, while kswapd still runs. Sleeps until each helper
+ * has ended its round, as kswapd_stop() does for kswapd.
  */
 void kswapd_helpers_stop(pg_data_t *pgdat)
 {
@@ -322,7 +323,7 @@ void kswapd_helpers_stop(pg_data_t *pgdat)
 	mutex_unlock(&kswapd_threads_mutex);
 }
 
-/* A setting of at least min; 0 or -EINVAL. */
+/* Parse a setting of at least min; 0 or -EINVAL. */
 VISIBLE_IF_KUNIT int kswapd_threads_parse(const char *text, int min, int *threads)
 {
 	int value;
@@ -333,7 +334,7 @@ VISIBLE_IF_KUNIT int kswapd_threads_parse(const char *text, int min, int *thread
 	return 0;
 }
 
-/* What vm.kswapd_threads does; the value is in range. Under kswapd_threads_mutex. */
+/* Set vm.kswapd_threads; the value is in range. Under kswapd_threads_mutex. */
 static int __kswapd_threads_set(int threads)
 {
 	nodemask_t nodes = kswapd_helpers_nodes;
@@ -357,7 +358,7 @@ int kswapd_threads_set(int threads)
 	return __kswapd_threads_set(threads);
 }
 
-/* Reclaim threads that a node has, its kswapd included. */
+/* The number of reclaim threads of a node, its kswapd included. */
 unsigned int kswapd_threads_of(int nid)
 {
 	struct kswapd_help *help = NODE_DATA(nid)->kswapd_help;
@@ -380,12 +381,12 @@ static int kswapd_threads_handler(const struct ctl_table *table, int write,
 		.extra2 = table->extra2,
 	};
 
-	/* A reader does not wait for a writer who stops helpers. */
+	/* A reader does not wait for a writer that stops helpers. */
 	if (!write) {
 		threads = READ_ONCE(kswapd_threads);
 		return proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
 	}
-	/* Held from here on: a write that is ignored for its offset keeps the value. */
+	/* Held from here on: a write that is ignored because of its offset keeps the value. */
 	mutex_lock(&kswapd_threads_mutex);
 	threads = kswapd_threads;
 	ret = proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
@@ -428,7 +429,7 @@ static ssize_t kswapd_threads_store(struct device *dev, struct device_attribute 
 	was = kswapd_helpers_setting(dev->id);
 	setting = kswapd_node_threads[dev->id];
 	WRITE_ONCE(kswapd_node_threads[dev->id], threads);
-	/* Of a node without memory only the setting is kept, for when it gets some. */
+	/* On a memoryless node, only store the setting. */
 	if (node_isset(dev->id, kswapd_helpers_nodes))
 		ret = kswapd_threads_apply(&node, kswapd_helpers_setting(dev->id) >= was);
 	if (ret)

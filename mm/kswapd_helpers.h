@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Between mm/vmscan.c, which reclaims, and mm/kswapd_helpers.c, whose threads help kswapd. */
+/*
+ * Interface between mm/vmscan.c, which reclaims, and mm/kswapd_helpers.c, whose
+ * threads help kswapd.
+ */
 #ifndef MM_KSWAPD_HELPERS_H
 #define MM_KSWAPD_HELPERS_H
 
 #include <linux/mmzone.h>
 #include <linux/swap.h>
 
-/* Reclaim threads of a node at most, its kswapd included. */
+/* Maximum number of reclaim threads of a node, its kswapd included. */
 #define KSWAPD_THREADS_MAX	16
 
 struct lru_gen_mm_walk;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The buffer cache's look-up: how often bdev_getblk() marks a folio accessed,
- * on every way to a buffer, and that readahead does not mark at all.
+ * Lookups in the buffer cache: how often bdev_getblk() marks a folio accessed,
+ * on every path to a buffer, and that readahead does not mark at all.
  *
- * The device belongs to the test and completes all that it is asked. Marks
- * are read from the folio's flags: under MGLRU they are counted there, the
- * classic LRU has referenced for one and active for two.
+ * The device belongs to the test and completes every request. The marks are
+ * read from the folio's flags. MGLRU counts marks there; the classic LRU shows
+ * one mark as referenced and two as active.
  */
 #include <kunit/test.h>
 #include <linux/bio.h>
@@ -85,13 +85,13 @@ static void getblk_exit(struct kunit *test)
 	if (!d)
 		return;
 	bdev_fput(d->file);
-	/* The last reference of the file is put by task work or a worker. */
+	/* Task work or a worker puts the last reference of the file. */
 	flush_delayed_fput();
 	del_gendisk(d->disk);
 	put_disk(d->disk);
 }
 
-/* Nothing cached, neither pages nor in the CPUs' lists of recent buffers. */
+/* Empty the cache: no pages, and no buffers in the CPUs' lists of recent buffers. */
 static void empty_cache(struct kunit *test)
 {
 	struct getblk_disk *d = test->priv;
@@ -113,7 +113,7 @@ static unsigned int folio_marks(struct folio *folio)
 {
 	/* Activation waits in a batch, and a buffer in a CPU's list hides the next use. */
 	lru_add_drain_all();
-	/* Without SMP the above leaves the list alone. */
+	/* Without SMP, the call above leaves the list alone. */
 	invalidate_bh_lrus();
 #ifdef CONFIG_LRU_GEN
 	if (lru_gen_enabled())
@@ -136,7 +136,7 @@ static struct buffer_head *getblk(struct kunit *test, sector_t block, gfp_t gfp)
 	return bh;
 }
 
-/* Use a block once and say how often its folio is marked then. */
+/* Use a block once; returns how often its folio is then marked. */
 static unsigned int marks_after_use(struct kunit *test, sector_t block, gfp_t gfp)
 {
 	struct buffer_head *bh = getblk(test, block, gfp);
@@ -146,7 +146,7 @@ static unsigned int marks_after_use(struct kunit *test, sector_t block, gfp_t gf
 	return marks;
 }
 
-/* Somebody has read the device through its page cache: a folio, no buffers. */
+/* The device was read through its page cache: a folio, no buffers. */
 static struct folio *add_bare_folio(struct kunit *test, pgoff_t index)
 {
 	struct getblk_disk *d = test->priv;
@@ -177,7 +177,7 @@ static const struct getblk_case getblk_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(getblk, getblk_cases, name);
 
-/* One mark for the use that creates, one for each that follows some time later. */
+/* One mark for the use that creates the buffer, one for each use some time later. */
 static void a_miss_marks_once(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;
@@ -194,7 +194,7 @@ static void a_miss_marks_once(struct kunit *test)
 	}
 }
 
-/* Every block of a folio is the right buffer, whichever of them creates it. */
+/* Every block of a folio gets the right buffer, whichever block creates the buffers. */
 static void every_block_has_its_place(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;
@@ -217,7 +217,7 @@ static void every_block_has_its_place(struct kunit *test)
 	}
 }
 
-/* Look a block up so often, and the list of this CPU stays as it is. */
+/* Look a block up @times times, without emptying this CPU's list. */
 static void look_up(struct kunit *test, sector_t block, gfp_t gfp, int times)
 {
 	while (times--)
@@ -225,9 +225,9 @@ static void look_up(struct kunit *test, sector_t block, gfp_t gfp, int times)
 }
 
 /*
- * As the inodes of a block are read one after the other, and the blocks of a
- * folio. Blocks of other folios that come in between change nothing as long as
- * the first one's buffer stays in the CPU's list.
+ * Successive lookups, as when the inodes of a block or the blocks of a folio
+ * are read one after the other. Blocks of other folios in between change
+ * nothing as long as the first block's buffer stays in the CPU's list.
  */
 static void what_follows_at_once_is_one_use(struct kunit *test)
 {
@@ -236,7 +236,7 @@ static void what_follows_at_once_is_one_use(struct kunit *test)
 	struct buffer_head *bh;
 
 	use_block_size(test, c->size);
-	/* On one CPU: each has a list of its own. */
+	/* On one CPU: each CPU has its own list. */
 	migrate_disable();
 	bh = getblk(test, 0, c->gfp);
 	for (int i = 0; i < 4; i++) {
@@ -255,7 +255,7 @@ static void what_follows_at_once_is_one_use(struct kunit *test)
 
 	brelse(bh);
 
-	/* Others have pushed the buffer out of the list in between. */
+	/* Other buffers have pushed the buffer out of the list in between. */
 	migrate_disable();
 	bh = getblk(test, 100 * per_page, c->gfp);
 	for (int i = 0; i < 32; i++)
@@ -266,7 +266,7 @@ static void what_follows_at_once_is_one_use(struct kunit *test)
 	brelse(bh);
 }
 
-/* The folio is there without buffers: to get them is one use, too. */
+/* The folio is there without buffers: getting them is also one use. */
 static void a_folio_without_buffers_is_marked_once(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;
@@ -331,7 +331,7 @@ static void busy_buffers_of_another_size(struct kunit *test)
 	use_block_size(test, PAGE_SIZE);
 	held = getblk(test, 0, c->gfp);
 	invalidate_bh_lrus();
-	/* What set_blocksize() does, but for the truncation. */
+	/* What set_blocksize() does, without the truncation. */
 	d->bdev->bd_mapping->host->i_blkbits = blksize_bits(c->size);
 	d->size = c->size;
 	schedule_delayed_work(&release_held_work, HZ / 10);
@@ -353,7 +353,7 @@ static void end_migration(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(end_migration_work, end_migration);
 
-/* Who may not sleep for the look-up passes by a folio under migration. */
+/* A caller that may not sleep in the lookup skips a folio under migration. */
 static void migration_is_waited_for(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;
@@ -379,7 +379,7 @@ static void migration_is_waited_for(struct kunit *test)
 	flush_delayed_work(&end_migration_work);
 }
 
-/* Read ahead, then used once: one read and one mark, whenever that is. */
+/* Read ahead, then used once: one read and one mark, whenever the use is. */
 static void readahead_is_no_use(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;
@@ -418,7 +418,7 @@ static void readahead_is_no_use(struct kunit *test)
 	folio_put(folio);
 }
 
-/* What is used stays in the CPU's list, however much is read ahead. */
+/* A used buffer stays in the CPU's list, however much is read ahead. */
 static void readahead_holds_no_buffers(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;
@@ -427,7 +427,7 @@ static void readahead_holds_no_buffers(struct kunit *test)
 
 	use_block_size(test, c->size);
 	bh = getblk(test, 0, c->gfp);
-	/* Ours and the list's. */
+	/* Our reference and the list's. */
 	KUNIT_EXPECT_EQ(test, atomic_read(&bh->b_count), 2);
 	for (sector_t block = 1; block <= 64; block++) {
 		ahead = bdev_getblk_ahead(d->bdev, block, c->size, c->gfp);
@@ -479,7 +479,7 @@ static int race(void *data)
 	return 0;
 }
 
-/* Creators, users and invalidation against each other. */
+/* Creators, users and invalidation race for the same blocks. */
 static void racing_for_the_same_blocks(struct kunit *test)
 {
 	const struct getblk_case *c = test->param_value;

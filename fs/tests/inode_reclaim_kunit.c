@@ -33,7 +33,7 @@ static int inode_reclaim_write_inode(struct inode *inode,
 static void inode_reclaim_evict_inode(struct inode *inode)
 {
 	nr_evicted++;
-	/* Value entries stand in for folios, and nobody else takes them out. */
+	/* Value entries stand in for folios, and nothing else removes them. */
 	xa_destroy(&inode->i_data.i_pages);
 	truncate_inode_pages_final(&inode->i_data);
 	clear_inode(inode);
@@ -60,7 +60,7 @@ static struct file_system_type inode_reclaim_fs = {
 	.kill_sb		= kill_anon_super,
 };
 
-/* One call of iput() and what is expected of it. */
+/* One call of iput() and its expected result. */
 struct iput_case {
 	const char *name;
 	unsigned int dirty;	/* what __mark_inode_dirty() is told */
@@ -115,7 +115,7 @@ static struct inode *new_test_inode(struct kunit *test)
 	inode->i_mode = S_IFREG;
 	set_nlink(inode, 1);
 	insert_inode_hash(inode);
-	/* Writeback takes an inode's ->i_wb for granted; dirtying gives it one. */
+	/* Writeback assumes that an inode has ->i_wb; dirtying sets it. */
 	__mark_inode_dirty(inode, I_DIRTY_SYNC);
 	KUNIT_ASSERT_EQ(test, write_inode_now(inode, 1), 0);
 	nr_written = 0;
@@ -140,8 +140,8 @@ static void set_state(struct inode *inode, unsigned int state)
 }
 
 /*
- * The end of a flusher's work, in case the inode is waited for instead of
- * kept: a test that hangs says less than one that fails.
+ * The end of a flusher's work, in case iput() waits for the inode instead of
+ * keeping it: a test that fails says more than one that hangs.
  */
 static struct inode *inode_in_sync;
 
@@ -157,7 +157,7 @@ static void end_sync(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(end_sync_work, end_sync);
 
-/* Let a kept inode go. */
+/* Drop the last reference to a kept inode. */
 static void drop_kept_inode(struct kunit *test)
 {
 	struct vfsmount *mnt = test->priv;
@@ -220,8 +220,8 @@ static void prune_inodes(struct super_block *sb)
 }
 
 /*
- * An inode that was kept is on no list of unused inodes until its page cache
- * is gone; then the walk of the inode LRU takes it although it is I_DONTCACHE.
+ * A kept inode is on no list of unused inodes until its page cache is gone.
+ * Then the walk of the inode LRU frees the inode although it is I_DONTCACHE.
  */
 static void kept_inode_is_freed_test(struct kunit *test)
 {
@@ -229,7 +229,10 @@ static void kept_inode_is_freed_test(struct kunit *test)
 	struct inode *inode = new_test_inode(test);
 	struct xarray *xa = &inode->i_data.i_pages;
 
-	/* Stands in for a folio; at 1, for one at 0 may go with its inode. */
+	/*
+	 * Stands in for a folio; at index 1, because an entry at 0 may go with
+	 * its inode.
+	 */
 	KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_irq(xa, 1, xa_mk_value(1),
 							GFP_KERNEL)));
 	set_state(inode, I_DONTCACHE);
@@ -267,7 +270,7 @@ static void kept_inode_is_found_test(struct kunit *test)
 	KUNIT_ASSERT_PTR_EQ(test, again, inode);
 	KUNIT_EXPECT_EQ(test, write_inode_now(again, 1), 0);
 	KUNIT_EXPECT_EQ(test, nr_written, 1);
-	/* Elsewhere the mark still means what it says. */
+	/* Outside reclaim the mark keeps its meaning. */
 	iput(again);
 	KUNIT_EXPECT_EQ(test, nr_evicted, 1);
 }

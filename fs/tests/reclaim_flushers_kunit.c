@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which flushers are started for a list of dirty folios: their own.
+ * Reclaim starts the flushers of the dirty folios on a list, and no others.
  *
- * The devices are backing_dev_infos of the test that are not registered and on no
- * list: waking such a flusher queues no work, so that WB_start_all stays as evidence.
+ * The devices are backing_dev_infos of the test, unregistered and on no list.
+ * Waking such a flusher queues no work, so WB_start_all stays set as evidence.
  */
 #include <kunit/test.h>
 #include <linux/backing-dev.h>
@@ -89,7 +89,7 @@ static void flushers_exit(struct kunit *test)
 	}
 }
 
-/* Of the devices from first to last; the folios are left unlocked and on no list. */
+/* For devices first to last; the folios are left unlocked and on no list. */
 static bool wakeup(struct kunit *test, int first, int last)
 {
 	struct test_device *d = test->priv;
@@ -122,7 +122,7 @@ static void only_their_own_is_started(struct kunit *test)
 	for (int i = 0; i < FOLIOS_PER_DEVICE; i++)
 		KUNIT_EXPECT_FALSE(test, folio_test_locked(d[MET].folio[i]));
 
-	/* A run that is pending will do. */
+	/* A pending run is good enough. */
 	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
 }
 
@@ -135,7 +135,7 @@ static void each_of_several_is_started(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, started(&d[OTHER].bdi->wb));
 }
 
-/* Somebody is at work on them: no need to start anybody. */
+/* Another task is writing the locked folios: start no flusher. */
 static void locked_folios_start_nobody(struct kunit *test)
 {
 	struct test_device *d = test->priv;
@@ -148,7 +148,7 @@ static void locked_folios_start_nobody(struct kunit *test)
 		folio_unlock(d->folio[i]);
 }
 
-/* Written since they were met: nothing to start, and no reason to start all. */
+/* Written since reclaim met them: start no flusher, and do not start all. */
 static void written_folios_start_nobody(struct kunit *test)
 {
 	struct test_device *d = test->priv;
@@ -161,7 +161,7 @@ static void written_folios_start_nobody(struct kunit *test)
 	folio_set_dirty(d->folio[0]);
 }
 
-/* Written, but the filesystem still has to do something for it, as NFS's commit. */
+/* Written, but the filesystem still has work to do for it, such as NFS's commit. */
 static void private_data_starts_its_own(struct kunit *test)
 {
 	struct test_device *d = test->priv;
@@ -176,13 +176,13 @@ static void private_data_starts_its_own(struct kunit *test)
 		folio_clear_private(d->folio[i]);
 }
 
-/* Then the caller starts all. */
+/* The caller then starts all flushers. */
 static void none_is_found(struct kunit *test)
 {
 	struct test_device *d = test->priv;
 	struct bdi_writeback *wb = &d->bdi->wb;
 
-	/* A filesystem that is not written back */
+	/* A filesystem without writeback */
 	d->bdi->capabilities &= ~BDI_CAP_WRITEBACK;
 	KUNIT_EXPECT_FALSE(test, wakeup(test, MET, MET));
 	d->bdi->capabilities |= BDI_CAP_WRITEBACK;
@@ -201,7 +201,7 @@ static void none_is_found(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, started(wb));
 }
 
-/* A memory cgroup has a bdi_writeback of its own on each device. */
+/* A memory cgroup has its own bdi_writeback on each device. */
 static void only_their_own_domain_is_started(struct kunit *test)
 {
 	struct test_device *d = test->priv;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kswapd's helpers: where they begin and end, whose page table walk they use,
- * what settings are accepted, and that a failed start changes nothing.
+ * kswapd's helpers: when they begin and end, whose page table walk they use,
+ * which settings are accepted, and that a failed start changes nothing.
  */
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
@@ -12,7 +12,7 @@
 #include "../internal.h"
 #include "../kswapd_helpers.h"
 
-/* A node whose one zone has so many pages free, min 500, low 750, high 1000. */
+/* A node with one zone that has @free pages free, min 500, low 750, high 1000. */
 static pg_data_t *node_with(struct kunit *test, long free)
 {
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
@@ -29,7 +29,7 @@ static pg_data_t *node_with(struct kunit *test, long free)
 	return pgdat;
 }
 
-/* How many of four helpers the node keeps at work. */
+/* How many of four helpers the node keeps working. */
 static unsigned int nr_wanted(pg_data_t *pgdat)
 {
 	unsigned int others = 0;
@@ -40,8 +40,8 @@ static unsigned int nr_wanted(pg_data_t *pgdat)
 }
 
 /*
- * Helpers begin below low; the lower free pages are the more of them are wanted,
- * all near min; none above high, and none for a hopeless node.
+ * Helpers begin below low. The fewer pages are free, the more helpers are
+ * wanted: all near min, none above high, and none for a hopeless node.
  */
 static void the_watermarks_decide(struct kunit *test)
 {
@@ -67,7 +67,7 @@ static void the_watermarks_decide(struct kunit *test)
 	}
 }
 
-/* A boost is kswapd's own: nobody begins nor goes on because of it. */
+/* A boost is kswapd's own: no helper begins or goes on because of a boost. */
 static void a_boost_does_not_count(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 751);
@@ -77,7 +77,7 @@ static void a_boost_does_not_count(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 2);
 }
 
-/* Pages that an ordinary allocation can not have are not free. */
+/* Pages that an ordinary allocation cannot have do not count as free. */
 static void a_reserve_is_not_free(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 1126);
@@ -87,7 +87,7 @@ static void a_reserve_is_not_free(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 3);
 }
 
-/* A node without memory below the zone asked for is nobody's work. */
+/* A node without memory below the zone asked for needs no helper. */
 static void no_zone_needs_no_helper(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 100);
@@ -96,19 +96,19 @@ static void no_zone_needs_no_helper(struct kunit *test)
 }
 
 #ifdef CONFIG_LRU_GEN
-/* kswapd takes the node's walk; a helper keeps the one it has brought. */
+/* kswapd uses the node's walk; a helper keeps its own. */
 static void a_helper_keeps_its_own_walk(struct kunit *test)
 {
 	struct lru_gen_mm_walk *own = kunit_kzalloc(test, sizeof(*own), GFP_KERNEL);
 	struct reclaim_state state = {}, *saved = current->reclaim_state;
 	unsigned int pflags = current->flags & PF_KSWAPD;
 	struct lru_gen_mm_walk *leader, *helper;
-	/* Not a real one, whose kswapd may use the walk just now. */
+	/* Not a real node, whose kswapd may be using the walk. */
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, own);
 	KUNIT_ASSERT_NOT_NULL(test, pgdat);
-	/* No assertion between here and where it is put back. */
+	/* No assertion until the old state is restored. */
 	current->reclaim_state = &state;
 	current->flags |= PF_KSWAPD;
 	leader = set_mm_walk(pgdat, false);
@@ -144,7 +144,7 @@ static void what_settings_are_accepted(struct kunit *test)
 		int ret = kswapd_threads_parse(cases[i].text, cases[i].min, &threads);
 
 		KUNIT_EXPECT_EQ_MSG(test, ret, min(want, 0), "\"%s\"", cases[i].text);
-		/* What is refused leaves the setting alone. */
+		/* A refused value leaves the setting alone. */
 		if (want < 0)
 			want = 99;
 		KUNIT_EXPECT_EQ_MSG(test, threads, want, "\"%s\"", cases[i].text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How many pages a refill of a CPU's list takes: more and more where memory is
- * plentiful, one batch where it is short. Included by mm/page_alloc.c.
+ * How many pages a refill of a CPU's list takes: ever more while memory is
+ * plentiful, one batch while memory is short. Included by mm/page_alloc.c.
  */
 #include <kunit/test.h>
 
@@ -38,7 +38,7 @@ static void refills_grow_while_memory_is_plentiful(struct kunit *test)
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
-/* However large they were before, and they do not grow meanwhile. */
+/* Whatever the previous refill size; refills do not grow meanwhile. */
 static void a_refill_is_one_batch_below_high(struct kunit *test)
 {
 	struct refill *r = refill_of(test, HIGH);
@@ -47,7 +47,7 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 	set_bit(ZONE_BELOW_HIGH, &r->zone.flags);
 	for (int i = 0; i < 10; i++)
 		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), BATCH);
-	/* When there is memory again they begin anew. */
+	/* When memory is plentiful again, refills grow anew. */
 	clear_bit(ZONE_BELOW_HIGH, &r->zone.flags);
 	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), 2 * BATCH);
 }
@@ -63,7 +63,7 @@ static void a_stale_flag_caps_nothing(struct kunit *test)
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
-/* Refills of larger blocks are what they were, and small lists too. */
+/* Refills of larger blocks do not change, and neither do small lists. */
 static void other_refills_are_unchanged(struct kunit *test)
 {
 	struct refill *r = refill_of(test, 0);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A dirty file folio in reclaim: not written, and freed as soon as it is clean.
+ * A dirty file folio in reclaim is not written, and is freed as soon as it is
+ * clean.
  *
  * The folio belongs to an inode of the test, whose address space operations
- * count what is written, and goes through reclaim as MADV_PAGEOUT would send it.
+ * count what is written. The folio goes through reclaim as MADV_PAGEOUT would
+ * send it.
  */
 #include <kunit/test.h>
 #include <linux/backing-dev.h>
@@ -47,7 +49,7 @@ static int reclaim_dirty_init(struct kunit *test)
 	sb->s_bdi = &noop_backing_dev_info;
 	inode_init_once(inode);
 	spin_lock_init(&inode->i_lock);
-	/* Somebody has it open: nobody looks for it on a list. */
+	/* The inode counts as open, so nothing looks for it on a list. */
 	atomic_set(&inode->i_count, 1);
 	inode->i_sb = sb;
 	mapping = &inode->i_data;
@@ -90,7 +92,7 @@ static void reclaim_dirty_exit(struct kunit *test)
 	lru_add_drain_all();
 }
 
-/* The folio without a reference of ours: one more, and reclaim leaves it alone. */
+/* The folio without a reference of ours: reclaim leaves alone a folio with one more. */
 static struct folio *the_folio(struct kunit *test)
 {
 	struct folio *folio = filemap_get_folio(test->priv, 0);
@@ -101,7 +103,7 @@ static struct folio *the_folio(struct kunit *test)
 	return folio;
 }
 
-/* One pass of reclaim over the folio; the pages it has freed. */
+/* One pass of reclaim over the folio; returns the pages freed. */
 static unsigned long reclaim_it(struct kunit *test)
 {
 	struct folio *folio = the_folio(test);
@@ -114,7 +116,7 @@ static unsigned long reclaim_it(struct kunit *test)
 	return reclaim_pages(&list);
 }
 
-/* What a flusher and then the disk do. */
+/* What a flusher and then the disk would do. */
 static void write_it(struct kunit *test, bool redirty)
 {
 	struct folio *folio = the_folio(test);
@@ -150,7 +152,7 @@ static void a_dirty_file_folio_is_not_written(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_writes, 0);
 	KUNIT_EXPECT_TRUE(test, folio_test_dirty(folio));
 	KUNIT_EXPECT_FALSE(test, folio_test_writeback(folio));
-	/* It waits, out of the way, for its writeback to end. */
+	/* The folio waits, out of the way, for its writeback to end. */
 	KUNIT_EXPECT_TRUE(test, folio_test_reclaim(folio));
 }
 
@@ -165,7 +167,7 @@ static void it_is_freed_by_the_first_pass_when_clean(struct kunit *test)
 	write_it(test, false);
 	folio = the_folio(test);
 	KUNIT_ASSERT_NOT_NULL(test, folio);
-	/* The end of its writeback has moved it to the tail of the LRU. */
+	/* The end of writeback has moved the folio to the tail of the LRU. */
 	KUNIT_EXPECT_GE(test, nr_rotated(test) - rotated, 1);
 	KUNIT_EXPECT_FALSE(test, folio_test_reclaim(folio));
 	KUNIT_EXPECT_FALSE(test, folio_test_active(folio));

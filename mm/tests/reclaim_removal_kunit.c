@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Clean file folios in reclaim: removed together, in one hold of their mapping's
- * locks, and none held while reclaim enters a filesystem.
+ * Clean file folios in reclaim are removed together, in one hold of their
+ * mapping's locks. No folio is held while reclaim enters a filesystem.
  *
- * The folios belong to inodes of the test, whose address space operations tell
- * how many pages were left when reclaim called.
+ * The folios belong to inodes of the test, whose address space operations
+ * record how many pages were left when reclaim called them.
  */
 #include <kunit/test.h>
 #include <linux/backing-dev.h>
@@ -20,7 +20,7 @@ struct removal_test {
 	struct super_block sb;
 	struct file_system_type fs;
 	struct inode inode[2];
-	/* What ->free_folio has seen: calls, and how often the pages left had changed */
+	/* What ->free_folio has seen: calls, and how often the number of pages left changed */
 	unsigned int freed, holds;
 	unsigned long left;
 	/* Pages left when ->release_folio was called */
@@ -32,7 +32,7 @@ static struct removal_test *test_of(struct address_space *mapping)
 	return mapping->host->i_private;
 }
 
-/* The mapping is not the folio's any more. */
+/* The mapping no longer belongs to the folio. */
 static void removal_free_folio(struct folio *folio)
 {
 	struct removal_test *t = folio_change_private(folio, NULL);
@@ -80,7 +80,7 @@ static int removal_init(struct kunit *test)
 
 		inode_init_once(inode);
 		spin_lock_init(&inode->i_lock);
-		/* Somebody has it open: nobody looks for it on a list. */
+		/* The inode counts as open, so nothing looks for it on a list. */
 		atomic_set(&inode->i_count, 1);
 		inode->i_sb = &t->sb;
 		inode->i_private = t;
@@ -100,7 +100,10 @@ static int removal_init(struct kunit *test)
 			folio_put(folio);
 			KUNIT_FAIL_AND_ABORT(test, "no room in the page cache");
 		}
-		/* For ->free_folio; without the flag reclaim asks nobody to release it. */
+		/*
+		 * For ->free_folio. Without the flag, reclaim asks no
+		 * filesystem to release the folio.
+		 */
 		folio_change_private(folio, t);
 		folio_mark_uptodate(folio);
 		folio_unlock(folio);
@@ -121,7 +124,7 @@ static void removal_exit(struct kunit *test)
 	lru_add_drain_all();
 }
 
-/* Reclaim folios of the first inodes, in turn; the pages it has freed. */
+/* Reclaim folios of the first inodes, in turn; returns the pages freed. */
 static unsigned long reclaim_some(struct kunit *test, int inodes, unsigned int nr)
 {
 	struct removal_test *t = test->priv;
@@ -147,9 +150,9 @@ static void neighbours_go_in_one_hold(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, NR_FOLIOS), NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test, t->freed, NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, 0);
-	/* Sixteen at a time; those of two nodes go by themselves. */
+	/* Sixteen at a time; folios of different nodes are removed separately. */
 	KUNIT_EXPECT_LE(test, t->holds, 4);
-	/* Each has left what a refault is told by. */
+	/* Each folio has left a shadow, which identifies a refault. */
 	for (pgoff_t index = 0; index < NR_FOLIOS; index++)
 		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[0].i_data.i_pages,
 							    index)));
@@ -165,7 +168,7 @@ static void two_files_in_turn_go_too(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t->inode[1].i_data.nrpages, 0);
 }
 
-/* One in use among those gathered stays, on the LRU and unlocked; one dirty, too. */
+/* A folio in use among the gathered ones stays, on the LRU and unlocked; so does a dirty one. */
 static void what_is_in_use_stays(struct kunit *test)
 {
 	struct removal_test *t = test->priv;
@@ -191,7 +194,7 @@ static void what_is_in_use_stays(struct kunit *test)
 	folio_unlock(dirty);
 }
 
-/* Who has written to a folio, then dropped the reference, loses nothing. */
+/* A task that writes to a folio and then drops its reference loses nothing. */
 static void one_dirty_again_stays(struct kunit *test)
 {
 	struct removal_test *t = test->priv;
@@ -206,7 +209,7 @@ static void one_dirty_again_stays(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, removed, 0);
 	KUNIT_EXPECT_EQ(test, t->freed, 0);
 	folio_clear_dirty(folio);
-	/* What is gone already can not go. */
+	/* Folios that are gone already cannot be removed. */
 	if (!removed) {
 		KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 2);
 		KUNIT_EXPECT_EQ(test, remove_mapping(mapping, folio), 1);
@@ -216,7 +219,7 @@ static void one_dirty_again_stays(struct kunit *test)
 	folio_put(folio);
 }
 
-/* A filesystem that releases a folio may wait for one who waits for another folio. */
+/* A filesystem that releases a folio may wait for a task that waits for another folio. */
 static void none_is_held_while_a_filesystem_is_asked(struct kunit *test)
 {
 	struct removal_test *t = test->priv;
@@ -226,7 +229,7 @@ static void none_is_held_while_a_filesystem_is_asked(struct kunit *test)
 	folio_change_private(folio, NULL);
 	folio_attach_private(folio, t);
 	folio_put(folio);
-	/* Eight before it, eight after it. */
+	/* Eight folios before this one, eight after it. */
 	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, 17), 17);
 	KUNIT_EXPECT_EQ(test, t->at_release, NR_FOLIOS - 8);
 	KUNIT_EXPECT_EQ(test, t->freed, 17);

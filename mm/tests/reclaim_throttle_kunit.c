@@ -2,9 +2,9 @@
 /*
  * What a pass of reclaim does about the dirty pages that it has met.
  *
- * Included by mm/vmscan.c, whose throttle_for_writeback() is tested with a node
- * made up for the purpose and with reclaim_throttle() replaced. A cgroup's wait
- * is told by its switch to another task. The test task plays kswapd by PF_KSWAPD.
+ * Included by mm/vmscan.c. The suite runs throttle_for_writeback() on a made-up
+ * node, with reclaim_throttle() replaced. A context switch to another task
+ * shows that a cgroup waits. The test task plays kswapd by setting PF_KSWAPD.
  */
 #include <kunit/test.h>
 #include <linux/ktime.h>
@@ -29,12 +29,12 @@ struct throttle_case {
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
-	/* What it has freed; whether it was the first one */
+	/* What the pass has freed; whether it was the first one */
 	unsigned int reclaimed;
 	bool first;
 	/* Left by an earlier pass */
 	bool was_node_congested;
-	/* What must come of it */
+	/* What must result */
 	bool node_writeback;
 	bool node_congested;
 	bool waits;		/* as a cgroup's task does */
@@ -114,7 +114,7 @@ static pg_data_t *throttled_on;
 
 static void note_throttle(pg_data_t *pgdat, enum vmscan_throttle_state reason)
 {
-	/* Two waits in one pass would be one too many: no case expects this. */
+	/* Two waits in one pass would be one too many: no case expects this value. */
 	throttled_for = throttled_for == NOBODY ? reason : NOBODY + 1;
 	throttled_on = pgdat;
 }
@@ -145,7 +145,7 @@ static void throttle_test(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, lruvec);
 	KUNIT_ASSERT_NOT_NULL(test, pgdat);
-	/* Only compared: whoever is not the root cgroup is another one. */
+	/* Only compared: anything but the root cgroup will do. */
 	if (c->cgroup)
 		sc.target_mem_cgroup = (struct mem_cgroup *)lruvec;
 #ifdef CONFIG_MEMCG
@@ -182,7 +182,7 @@ static void throttle_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, throttled_for, c->throttled);
 	KUNIT_EXPECT_PTR_EQ(test, throttled_on, c->throttled == NOBODY ? NULL : pgdat);
 	KUNIT_EXPECT_EQ(test, !!switches, c->waits);
-	/* 10 ms, of which the first tick may be nearly over, whatever HZ is. */
+	/* 10 ms, whatever HZ is. The first tick may be nearly over. */
 	if (c->waits)
 		KUNIT_EXPECT_GE(test, ms, 9 - (s64)jiffies_to_msecs(1));
 	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_WRITEBACK, &pgdat->flags), c->node_writeback);

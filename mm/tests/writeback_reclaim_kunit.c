@@ -3,7 +3,8 @@
  * do_writepages() entered from direct reclaim, from kswapd and from elsewhere.
  *
  * The mapping belongs to no filesystem: its ->writepages counts the calls. The
- * test task plays reclaim by having a reclaim_state, and kswapd by PF_KSWAPD.
+ * test task plays reclaim by having a reclaim_state, and kswapd by setting
+ * PF_KSWAPD.
  */
 #include <kunit/test.h>
 #include <linux/backing-dev.h>
@@ -100,7 +101,7 @@ static void writepages_test(struct kunit *test)
 		current->flags &= ~PF_KSWAPD;
 
 	KUNIT_EXPECT_EQ(test, ret, 0);
-	/* It is written in any case: nobody loses data for the sake of a rule. */
+	/* The data is written in any case: a refusal could lose it. */
 	KUNIT_EXPECT_EQ(test, nr_calls, 1);
 	KUNIT_EXPECT_EQ(test, nr_counted(test) - before, c->counted);
 	xa_destroy(&mapping->i_pages);

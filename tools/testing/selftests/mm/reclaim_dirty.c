@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Dirty file folios in reclaim: none is written there, whoever reclaims, and
- * one that was met is freed by the next pass once it is clean.
+ * Dirty file folios in reclaim: no reclaimer writes one, and a folio that was
+ * met is freed by the next pass once it is clean.
  *
- * What reclaim writes is told by mm_vmscan_write_folio events: anonymous memory
- * and shmem may be among it, and is, to show that the events work. Clean folios
- * are told from others by cachestat(2).
+ * mm_vmscan_write_folio events show what reclaim writes. Anonymous memory and
+ * shmem may be among it, and are, to show that the events work. cachestat(2)
+ * tells clean folios from others.
  *
- * Needs root and scratch disks (see reclaim_scene.h); zram for something that
- * reclaim may write.
+ * Needs root and scratch disks (see reclaim_scene.h), and zram for something
+ * that reclaim may write.
  */
 #include "kselftest_harness.h"
 #include "reclaim_scene.h"
@@ -19,7 +19,7 @@
 #include <sys/swap.h>
 
 #define EVENT		"vmscan/mm_vmscan_write_folio"
-/* RECLAIM_WB_ANON and RECLAIM_WB_FILE, fixed since the event has flags. */
+/* RECLAIM_WB_ANON and RECLAIM_WB_FILE, unchanged since the event has flags. */
 #define ANON_ONLY	"reclaim_flags & 1"
 #define FILE_ONLY	"reclaim_flags & 2"
 #define PAGE		4096L
@@ -72,7 +72,7 @@ FIXTURE_TEARDOWN(dirty)
 	scene_teardown(&self->s);
 }
 
-/* 128 MiB of swap on a zram device of our own. */
+/* 128 MiB of swap on the test's own zram device. */
 static bool swap_on(int *zram)
 {
 	char text[96];
@@ -134,7 +134,7 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 	met = read_figure("/proc/vmstat", "nr_vmscan_immediate_reclaim");
 	entered = read_figure("/proc/vmstat", "reclaim_writepages");
 
-	/* Reclaim of a cgroup, by those who charge it and by request. */
+	/* Reclaim of a cgroup, by tasks that charge it and by request. */
 	ASSERT_EQ(0, cgroup_write(s, 0, "memory.max", "40M"));
 	pid = fork_into(s, 0);
 	if (!pid)
@@ -149,7 +149,7 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 	}
 	ASSERT_EQ(0, wait_for(pid));
 
-	/* kswapd, and direct reclaim of the machine. */
+	/* kswapd, and direct reclaim of the whole machine. */
 	write_text("/proc/sys/vm/drop_caches", "1");
 	snprintf(path, sizeof(path), "%s/more", self->disk->dir);
 	ASSERT_EQ(0, fill_file(path, 96));
@@ -183,8 +183,8 @@ static bool cached(const char *path, struct cached *c)
 }
 
 /*
- * Dirty first, the rest after it: whoever takes from the tail meets what is dirty.
- * In one node, as each has a tail of its own.
+ * Dirty data first, the rest after it: reclaim from the tail meets the dirty
+ * folios. On one node, because each node has its own tail.
  */
 static int dirty_then_read(const char *dirty, const char *clean, bool submit)
 {
@@ -210,10 +210,10 @@ static int dirty_then_read(const char *dirty, const char *clean, bool submit)
 }
 
 /*
- * The disk is slow while a cgroup's dirty folios are met, so that they stay.
- * Once they are clean they must be the first that a second pass frees, before
- * the clean ones, although these are older in no list. With @submit they are
- * under writeback when they are met. At least @least pages must be rotated.
+ * The disk is slow while reclaim meets a cgroup's dirty folios, so that they
+ * stay. Once they are clean, a second pass must free them before the clean
+ * ones, although they are older in no list. With @submit the folios are under
+ * writeback when they are met. At least @least pages must be rotated.
  */
 static void is_freed_first(struct __test_metadata *_metadata, struct scene *s,
 			   struct scratch *disk, bool submit, long least)
@@ -232,7 +232,10 @@ static void is_freed_first(struct __test_metadata *_metadata, struct scene *s,
 
 	snprintf(text, sizeof(text), "%s/cgroup.subtree_control", s->cgroups);
 	write_text(text, "+io");
-	/* What is written before it is met would be clean, and satisfy the first pass. */
+	/*
+	 * Folios that are written before they are met would be clean, and
+	 * satisfy the first pass.
+	 */
 	snprintf(text, sizeof(text), "%s wbps=%d", disk->bdi, submit ? 131072 : 1048576);
 	if (cgroup_write(s, 0, "io.max", text)) {
 		if (submit)
@@ -276,16 +279,16 @@ static void is_freed_first(struct __test_metadata *_metadata, struct scene *s,
 		       d.pages, d2.pages, c.pages, c2.pages);
 	EXPECT_GE(rotated, least);
 	stayed = rotated < (long)d.pages ? d.pages - rotated : 0;
-	/* A few may still wait on a CPU for their way to the tail. */
+	/* A few folios may still wait on a CPU to be moved to the tail. */
 	EXPECT_LE(d2.pages, stayed + d.pages / 8);
 	EXPECT_LE(c.pages - c2.pages, stayed + d.pages / 4 + 64);
 	EXPECT_LE(scanned, stolen + stolen / 2 + 64);
 }
 
 /*
- * The first ones that are met wake the flusher, which locks many at once. What
- * reclaim finds locked is put back without being marked for rotation, so that
- * no more than some of the first batch can be relied upon.
+ * The first folios that are met wake the flusher, which locks many at once.
+ * Reclaim puts a locked folio back without marking it for rotation, so only
+ * some of the first batch can be relied upon.
  */
 TEST_F_TIMEOUT(dirty, a_cleaned_folio_is_freed_first, 60)
 {

@@ -4,20 +4,21 @@
  *
  * When reclaim prunes the last dentry of an inode that d_mark_dontcache() has
  * marked, iput_final() evicts the inode instead of caching it. If the inode is
- * dirty at that time its data has to go somewhere first. Linux 7.3 wrote it
- * synchronously from the reclaiming task, ext4 and XFS complained, and XFS
- * refused, so that the data was gone while write(2), sync(2) and umount(2) had
- * all reported success.
+ * dirty at that time, its data has to go somewhere first. Linux 7.3 wrote the
+ * data synchronously from the reclaiming task. ext4 and XFS complained, and XFS
+ * refused, so the data was gone while write(2), sync(2) and umount(2) had all
+ * reported success.
  *
- * Each test makes files with two names: aN, through which a task in memory
- * cgroup A writes and marks the inode, and bN, whose dentry belongs to memory
- * cgroup B and is all that holds the inode afterwards. Reclaim then takes B's
- * dentries, by memory.reclaim, by lowering memory.max, or because the machine
- * runs out of memory. With periodic writeback off nothing else writes the
- * data in the meantime. After a remount every byte is compared.
+ * Each test makes files with two names. A task in memory cgroup A writes and
+ * marks the inode through aN. The dentry of bN belongs to memory cgroup B and
+ * is all that holds the inode afterwards. Reclaim then takes B's dentries, by
+ * memory.reclaim, by lowering memory.max, or because the machine runs out of
+ * memory. Periodic writeback is off, so nothing else writes the data in the
+ * meantime. After a remount every byte is compared.
  *
- * The inodes are marked by toggling FS_XFLAG_DAX. btrfs and f2fs know no DAX:
- * their variants, called unmarked, only show that plain pruning loses nothing.
+ * The inodes are marked by toggling FS_XFLAG_DAX. btrfs and f2fs do not support
+ * DAX: their variants, called unmarked, only show that plain pruning loses
+ * nothing.
  *
  * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name block devices
  * that may be overwritten. Without them a sparse file under $TMPDIR is used
@@ -65,7 +66,7 @@ struct scene {
 	long inodes;		/* all in the kernel, with our dirty ones */
 	long left;		/* cached inodes of the filesystem at its umount */
 	char saved[7][32];
-	char why[256];		/* what went wrong, or why it can not run */
+	char why[256];		/* what went wrong, or why it cannot run */
 };
 
 enum { A, B };
@@ -78,7 +79,7 @@ static const struct {
 	{ "/proc/sys/vm/dirty_ratio", "90" },
 	{ "/proc/sys/vm/dirty_background_ratio", "80" },
 	{ "/proc/sys/vm/vfs_cache_pressure", "100" },
-	/* Only kept for later: a ratio that is set clears them. */
+	/* Only saved for later: setting a ratio clears these. */
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 	{ "/proc/sys/vm/dirty_background_bytes", NULL },
 	{ "/proc/sys/vm/dirty_expire_centisecs", NULL },
@@ -97,7 +98,7 @@ static __printf(3, 4) int write_under(const char *dir, const char *name,
 	return write_text(path, text);
 }
 
-/* A counter of /proc/vmstat, or -1 where the kernel does not have it. */
+/* A counter of /proc/vmstat, or -1 if the kernel does not have it. */
 static long vm_event(const char *name)
 {
 	return read_figure("/proc/vmstat", name);
@@ -139,7 +140,7 @@ static void file_name(const struct scene *s, char kind, int i, char *buf, size_t
 	snprintf(buf, size, "%s/mnt/%c%d", s->dir, kind, i);
 }
 
-/* Every file has content of its own, none of it zero. */
+/* Every file has its own content, none of it zero. */
 static void file_content(int i, unsigned char *buf)
 {
 	unsigned int x = i * 2654435761u + 1;
@@ -195,7 +196,7 @@ static int stat_files(struct scene *s)
 	return 0;
 }
 
-/* Exit status: 0 written and marked, 1 error, 2 written but can not be marked. */
+/* Exit status: 0 written and marked, 1 error, 2 written but cannot be marked. */
 static int write_files(struct scene *s)
 {
 	static unsigned char buf[FILE_SIZE];
@@ -312,8 +313,8 @@ static bool setup_disk(struct scene *s)
 }
 
 /*
- * Record the inodes that our own task writes: a task that asks for
- * memory.reclaim does the reclaim itself, and must not show up.
+ * Record the inodes that this task writes. A task that writes to memory.reclaim
+ * does the reclaim itself, and must not show up.
  */
 static void setup_trace(struct scene *s)
 {
@@ -352,7 +353,7 @@ static long inodes_written_by_us(struct scene *s)
 	return nr;
 }
 
-/* Count kernel warnings since the scene was set, and show the first. */
+/* Count kernel warnings since the scene was set up, and show the first. */
 static int kernel_warnings(struct scene *s)
 {
 	char rec[8192];
@@ -376,7 +377,7 @@ static int kernel_warnings(struct scene *s)
 	return nr;
 }
 
-/* Files whose dentry in B is no longer cached: reclaim has been there. */
+/* Files whose dentry in B is no longer cached: reclaim has pruned it. */
 static int nr_pruned(struct scene *s)
 {
 	const struct open_how how = { .flags = O_PATH, .resolve = RESOLVE_CACHED };
@@ -395,7 +396,7 @@ static int nr_pruned(struct scene *s)
 	return nr;
 }
 
-/* Files without their data after a remount. */
+/* Files that have lost their data after a remount. */
 static int lost_files(struct scene *s)
 {
 	static unsigned char want[FILE_SIZE], have[FILE_SIZE + 1];
@@ -441,18 +442,18 @@ static bool scene_setup(struct scene *s, const char *fs, int nr_files)
 	return setup_cgroups(s) && setup_disk(s);
 }
 
-/* The data is dirty and B's dentries alone hold the inodes. */
+/* The data is dirty, and only B's dentries hold the inodes. */
 static bool scene_dirty(struct scene *s)
 {
 	int ret;
 
-	/* What creation left in the cache belongs to nobody's test. */
+	/* What creation left in the cache belongs to no test. */
 	if (in_cgroup(s, A, make_files))
 		return fail(s, "making files", EIO);
 	sync();
 	write_text("/proc/sys/vm/drop_caches", "3");
 
-	/* A warning that an earlier test has spent must come again. */
+	/* A WARN_ONCE() that fired in an earlier test must be able to fire again. */
 	if (access("/sys/kernel/debug/clear_warn_once", F_OK))
 		mount("none", "/sys/kernel/debug", "debugfs", 0, NULL);
 	if (write_text("/sys/kernel/debug/clear_warn_once", "1"))
@@ -489,7 +490,7 @@ static void scene_teardown(struct scene *s)
 	}
 	if (s->own_memory)
 		write_under(s->root, "cgroup.subtree_control", "-memory");
-	/* Of a ratio and its bytes the one that is not 0 was set. */
+	/* Of a ratio and its bytes, the one that is not 0 was set. */
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
 		if (s->saved[i][0] && (strcmp(s->saved[i], "0") || i == 0))
 			write_text(knobs[i].path, s->saved[i]);
@@ -509,7 +510,7 @@ static void scene_teardown(struct scene *s)
 
 static void reclaim_by_request(struct scene *s)
 {
-	/* -EAGAIN only says that there was less than that. */
+	/* -EAGAIN only means that there was less than 40M. */
 	write_under(s->cgroup[B], "memory.reclaim", "40M");
 }
 
@@ -525,7 +526,7 @@ static long nr_stalls(void)
 	       vm_event("allocstall_movable");
 }
 
-/* Take memory until tasks reclaim for themselves, a few times over. */
+/* Take memory until tasks enter direct reclaim, a few times over. */
 static void hog(long stalls)
 {
 	unsigned long total = sysconf(_SC_PHYS_PAGES) * getpagesize();
@@ -543,7 +544,7 @@ static void reclaim_by_pressure(struct scene *s)
 	long enough = nr_stalls() + NR_STALLS;
 	pid_t hogs[4];
 
-	/* The dentries are a sliver of memory: have reclaim look there early. */
+	/* The dentries are a small part of memory: have reclaim look at them early. */
 	write_text("/proc/sys/vm/vfs_cache_pressure", "10000");
 	for (size_t i = 0; i < ARRAY_SIZE(hogs); i++) {
 		hogs[i] = fork();
@@ -555,15 +556,16 @@ static void reclaim_by_pressure(struct scene *s)
 }
 
 /*
- * sync, umount and mount again: what is not on the disk now is lost. The inodes
- * that go with the filesystem are those of it that were cached. Where others come
- * meanwhile, some tens of them, they seem too few, even below 0.
+ * sync, umount and mount again: what is not on the disk now is lost. The number
+ * of inodes that go with the filesystem is the number that were cached. If
+ * other inodes appear meanwhile, some tens of them, the number seems too small,
+ * even below 0.
  */
 static bool scene_remount(struct scene *s)
 {
 	long before = nr_inodes();
 
-	/* That evicts what reclaim has kept, so it is part of it. */
+	/* sync() evicts what reclaim has kept, so it is part of the test. */
 	sync();
 	if (!umount_scratch(s))
 		return false;
@@ -599,13 +601,13 @@ FIXTURE_SETUP(dontcache)
 	ASSERT_EQ(s->marked, !variant->unmarked);
 }
 
-/* In the parent, so that a test that is killed leaves nothing behind either. */
+/* In the parent, so that a killed test leaves nothing behind either. */
 FIXTURE_TEARDOWN_PARENT(dontcache)
 {
 	scene_teardown(&self->scene);
 }
 
-/* What holds after every kind of reclaim. */
+/* What must hold after every kind of reclaim. */
 static void expect_nothing_lost(struct __test_metadata *_metadata, struct scene *s)
 {
 	int lost;
@@ -616,14 +618,14 @@ static void expect_nothing_lost(struct __test_metadata *_metadata, struct scene 
 	EXPECT_EQ(0, lost)
 		TH_LOG("%s: %d of %d files lost", s->fs, lost, s->nr_files);
 	EXPECT_EQ(0, kernel_warnings(s));
-	/* Kernels that are older than the counter have nothing to compare. */
+	/* Kernels without the counter have nothing to compare. */
 	if (s->writes < 0)
 		ksft_print_msg("no reclaim_writepages in vmstat: not checked\n");
 	else
 		EXPECT_EQ(s->writes, vm_event("reclaim_writepages"));
 }
 
-/* Without this the test would not have reached what it is about. */
+/* Without this the test has not reached the path that it tests. */
 static void expect_pruned(struct __test_metadata *_metadata, struct scene *s)
 {
 	int pruned = nr_pruned(s);
@@ -632,7 +634,7 @@ static void expect_pruned(struct __test_metadata *_metadata, struct scene *s)
 		TH_LOG("%s: reclaim took only %d of %d dentries", s->fs, pruned, s->nr_files);
 }
 
-/* What holds where the test's own task did the reclaim. */
+/* What must hold where the test's own task did the reclaim. */
 static void expect_kept_unwritten(struct __test_metadata *_metadata, struct scene *s)
 {
 	long gone = s->inodes - nr_inodes(), written = inodes_written_by_us(s);
@@ -642,7 +644,7 @@ static void expect_kept_unwritten(struct __test_metadata *_metadata, struct scen
 	else
 		EXPECT_EQ(0, written)
 			TH_LOG("%s: reclaim wrote %ld inodes itself", s->fs, written);
-	/* Others' inodes come and go, too, some tens of them. */
+	/* Other inodes come and go, too, some tens of them. */
 	EXPECT_LE(gone, s->nr_files / 2)
 		TH_LOG("%s: %ld inodes fewer", s->fs, gone);
 	expect_pruned(_metadata, s);
@@ -669,7 +671,7 @@ TEST_F_TIMEOUT(dontcache, global_pressure, 480)
 	expect_nothing_lost(_metadata, &self->scene);
 }
 
-/* A figure of a memory cgroup's memory.stat, in bytes; reading brings it up to date. */
+/* A figure from a memory cgroup's memory.stat, in bytes; reading brings it up to date. */
 static long memcg_stat(struct scene *s, int cgroup, const char *name)
 {
 	char path[160];
@@ -679,8 +681,8 @@ static long memcg_stat(struct scene *s, int cgroup, const char *name)
 }
 
 /*
- * Let the flushers clean A's files. Not by sync(): it takes references, and
- * the inodes would be evicted when it drops them.
+ * Let the flushers clean A's files. Do not use sync(): it takes references, and
+ * evicts the inodes when it drops them.
  */
 static void let_flushers_write(struct scene *s)
 {
@@ -694,11 +696,12 @@ static void let_flushers_write(struct scene *s)
 }
 
 /*
- * An inode that waited for its writeback is ordinary prey afterwards. Not at
- * once: it is on the LRU when its last folio is gone, and the shadow entry in
- * the folio's place too. Of nodes full of those reclaim tolerates one for every
- * eight pages that the cgroup's statistics show. By themselves these lag by
- * seconds, so they are read, but by 64 pages a CPU they may lag even then.
+ * Reclaim may free an inode that waited for its writeback like any other, but
+ * not at once. The inode goes on the LRU when its last folio is gone, and the
+ * shadow entry in the folio's place, too. Reclaim tolerates one node full of
+ * shadows for every eight pages that the cgroup's statistics show. By
+ * themselves the statistics lag by seconds, so the test reads them; even then
+ * they may lag by 64 pages a CPU.
  */
 TEST_F_TIMEOUT(dontcache, freed_when_clean, 240)
 {
@@ -721,7 +724,7 @@ TEST_F_TIMEOUT(dontcache, freed_when_clean, 240)
 		freed = s->inodes - nr_inodes();
 		usleep(100000);
 	}
-	/* @freed only says when to stop: others' inodes come and go, too. */
+	/* @freed only says when to stop: other inodes come and go, too. */
 	expect_nothing_lost(_metadata, s);
 	ksft_print_msg("%s: %ld inodes fewer than the %d files had, %ld left\n", s->fs, freed,
 		       NR_FILES, s->left);

@@ -2,9 +2,9 @@
 /*
  * Reclaim starts the flushers of the dirty folios it has met, and no others.
  *
- * Periodic writeback is off and the dirty limits are out of reach, so that only
- * reclaim makes flushers write. Which ones is told by writeback_start events
- * with reason=vmscan: by device, and by the cgroup of the writeback domain.
+ * Periodic writeback is off and the dirty limits are out of reach, so only
+ * reclaim makes flushers write. writeback_start events with reason=vmscan show
+ * which ones: by device, and by the cgroup of the writeback domain.
  *
  * Needs root, and two scratch disks or loop devices (see reclaim_scene.h).
  */
@@ -16,7 +16,7 @@
 
 #define EVENT		"writeback/writeback_start"
 
-/* Cgroups, and with two disks also disks. */
+/* Indices of cgroups; with two disks, also of disks. */
 enum { MET, OTHER };
 
 FIXTURE(flushers) {
@@ -48,7 +48,7 @@ FIXTURE_SETUP(flushers)
 	}
 	for (int i = MET; i <= OTHER; i++)
 		ASSERT_EQ(0, scene_cgroup(&self->s, i));
-	/* What mkfs and mount have left. */
+	/* Write what mkfs and mount have left. */
 	sync();
 	ASSERT_TRUE(trace_open(self->trace, sizeof(self->trace), "reclaim_flushers",
 			       EVENT, NULL));
@@ -60,7 +60,7 @@ FIXTURE_TEARDOWN(flushers)
 	scene_teardown(&self->s);
 }
 
-/* Starts by reclaim of what is ours of that number: a disk, or a domain of the one disk. */
+/* How often reclaim started flusher @nr: a disk's, or a domain's of the one disk. */
 static long nr_starts(struct scene *s, const char *trace, int nr, bool one_disk)
 {
 	char bdi[64], cgroup[64];
@@ -83,7 +83,7 @@ static bool cgroup_writeback(struct scene *s)
 	return !read_text(path, has, sizeof(has)) && strstr(has, "io");
 }
 
-/* One cgroup's dirty data is reclaimed; the other's must stay as it is. */
+/* Reclaim takes one cgroup's dirty data; the other's must stay as it is. */
 TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 {
 	double until = now() + 20;
@@ -115,7 +115,7 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 	EXPECT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
 }
 
-/* Dirty pages of a file that reclaim does not meet, for they are locked in memory. */
+/* Dirty pages of a file that reclaim does not meet, because they are locked in memory. */
 static void keep_dirty(const char *path, int mib, int ready)
 {
 	int fd = open(path, O_RDWR);
@@ -132,9 +132,9 @@ static void keep_dirty(const char *path, int mib, int ready)
 }
 
 /*
- * The same for kswapd and direct reclaim, of the whole machine. ext4's metadata is
- * dirty page cache, too, and may be met on either disk, so that only XFS can show
- * that the other one is left alone.
+ * The same for kswapd and direct reclaim, of the whole machine. ext4's metadata
+ * is dirty page cache, too, and may be met on either disk, so only XFS can show
+ * that the other disk is left alone.
  */
 TEST_F_TIMEOUT(flushers, a_hog_gets_dirty_memory, 60)
 {
@@ -147,7 +147,7 @@ TEST_F_TIMEOUT(flushers, a_hog_gets_dirty_memory, 60)
 	if (variant->one_disk && !cgroup_writeback(s))
 		SKIP(return, "no io controller in cgroup v2: a disk has one writeback domain");
 
-	/* Little but what is dirty can be had. */
+	/* Little except the dirty pages can be reclaimed. */
 	snprintf(path, sizeof(path), "%s/kept", s->disk[s->nr_disks - 1].dir);
 	ASSERT_EQ(0, cgroup_fill(s, OTHER, path, 8));
 	sync();

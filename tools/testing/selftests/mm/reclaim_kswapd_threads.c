@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * vm.kswapd_threads: what it accepts, the threads it makes, when they work.
+ * vm.kswapd_threads: what it accepts, which threads it starts, when they work.
  *
- * The load is page cache: readers stream through a null_blk device, which
- * costs nothing but memory and the CPU time to reclaim it again. Without
- * /dev/nullb0 those tests are skipped. RECLAIM_DISK_EXT4 names a block device
- * that may be overwritten, for the test of a node that goes. Needs root.
+ * The load is page cache: readers stream through a null_blk device, which costs
+ * only memory and the CPU time to reclaim it again. Without /dev/nullb0 those
+ * tests are skipped. RECLAIM_DISK_EXT4 names a block device that may be
+ * overwritten, for the test of a node that goes offline. Needs root.
  */
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
@@ -25,7 +25,7 @@
 #define NR_READERS	6
 #define STEP		(1024 * 1024UL)
 #define MAX_BLOCKS	64
-/* Of linux/mempolicy.h, which not every libc has beside its own. */
+/* From linux/mempolicy.h, which not every libc can include beside its own. */
 #define NO_POLICY	0
 #define BIND		2
 #define STATIC_NODES	0x8000
@@ -80,7 +80,7 @@ static long ticks_of(const char *pid)
 	return ticks;
 }
 
-/* Count kswapdN and kswapdN:M; M must be one of 1 to helpers. */
+/* Count kswapdN and kswapdN:M; M must be between 1 and the number of helpers. */
 static void count_threads(struct threads *t)
 {
 	DIR *proc = opendir("/proc");
@@ -210,14 +210,14 @@ static bool more_helpers_than(const struct threads *t, int helpers)
 	return false;
 }
 
-/* Every node with memory has one leader, and as many helpers as were asked for. */
+/* Every node with memory has one kswapd, and as many helpers as requested. */
 static void expect_threads(struct __test_metadata *_metadata, int threads)
 {
 	double until = now() + 2;
 	struct threads t;
 	int nodes = 0;
 
-	/* A thread that has been stopped is to be seen until its end is over. */
+	/* A stopped thread remains visible until it has exited. */
 	do {
 		count_threads(&t);
 	} while (more_helpers_than(&t, threads - 1) && now() < until && !usleep(10000));
@@ -288,7 +288,7 @@ TEST_F(kswapd_threads, a_node_may_have_its_own)
 	EXPECT_EQ(4, t.helpers[0]);
 	for (int nid = 1; nid < MAX_NODES; nid++)
 		EXPECT_EQ(t.leaders[nid], t.helpers[nid]);
-	/* It does not follow while it has its own. */
+	/* The node does not follow the sysctl while it has its own setting. */
 	ASSERT_EQ(0, set_threads(3));
 	count_threads(&t);
 	EXPECT_EQ(4, t.helpers[0]);
@@ -344,7 +344,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_work_under_load_and_leave, 120)
 		       after[STEAL] - before[STEAL], after[WAKE] - before[WAKE]);
 	sleep(1);
 	read_counters(after);
-	/* What helpers do is part of what kswapd does. */
+	/* Helpers' pages are part of kswapd's. */
 	EXPECT_LT(after[HELPER_STEAL] - before[HELPER_STEAL], after[STEAL] - before[STEAL]);
 	ticks = helpers_ticks();
 	sleep(3);
@@ -377,7 +377,10 @@ TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
 	}
 	stop_readers(self->readers);
 	ksft_print_msg("%d resizes, the longest took %.0f ms\n", resizes, longest * 1000);
-	/* Fewer threads wait for a round of each, not for a pass; creating them takes time, too. */
+	/*
+	 * Lowering the number waits for a round of each thread, not for a pass;
+	 * creating threads takes time, too.
+	 */
 	EXPECT_LT(longest, 10.0);
 	ASSERT_EQ(0, set_threads(6));
 	expect_threads(_metadata, 6);
@@ -402,11 +405,11 @@ TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
 		ret = write_text("/sys/power/state", "disk\n");
 	}
 	EXPECT_EQ(0, write_text("/sys/power/pm_test", "none\n"));
-	/* Before threads are frozen memory for the image is allocated. */
+	/* Memory for the image is allocated before threads are frozen. */
 	if (ret == -ENOMEM)
 		SKIP(return, "too little memory for hibernation's image");
 	ASSERT_EQ(0, ret);
-	/* They go on where they were. */
+	/* The threads go on where they were. */
 	read_counters(before);
 	for (int i = 0; i < 30; i++) {
 		sleep(1);
@@ -419,14 +422,14 @@ TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
 	expect_threads(_metadata, 6);
 }
 
-/* A node of which all memory is movable, so that it can go; -1: there is none. */
+/* A node whose memory is all movable, so that it can go offline; -1 if there is none. */
 static int node_that_can_go(int *blocks, int *nr)
 {
 	for (int nid = 0; nid < MAX_NODES; nid++) {
 		int all = node_blocks(nid, "", blocks, MAX_BLOCKS);
 
 		*nr = node_blocks(nid, "Movable", blocks, MAX_BLOCKS);
-		/* More than there is room for would not all go. */
+		/* With more blocks than fit in the array, not all would go offline. */
 		if (*nr && *nr == all && all < MAX_BLOCKS)
 			return nid;
 	}
@@ -472,7 +475,7 @@ static bool helpers_work(int nid, int seconds)
 	return false;
 }
 
-/* For who looks into a failure: what the node has free, and whether kswapd has given it up. */
+/* To debug a failure: what the node has free, and whether kswapd has given the node up. */
 static void print_node(int nid)
 {
 	char line[128];
@@ -493,7 +496,7 @@ static void print_node(int nid)
 		fclose(f);
 }
 
-/* A large file of holes: its page cache may lie in movable memory, a device's may not. */
+/* A large file of holes: its page cache may be in movable memory, a device's may not. */
 static const char *file_of_holes(const char *disk, const char *mnt)
 {
 	static char path[80];
@@ -512,7 +515,7 @@ static const char *file_of_holes(const char *disk, const char *mnt)
 	return ret ? NULL : path;
 }
 
-/* A node's last memory goes while its helpers are at work, and comes again. */
+/* A node's last memory goes offline while its helpers work, and comes back. */
 TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 {
 	int nid = node_that_can_go(self->blocks, &self->nr_blocks), rounds = 0;
@@ -524,7 +527,10 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		SKIP(return, "no node of movable memory only (memhp_default_state=online_movable)");
 	if (!disk)
 		SKIP(return, "no disk that may be overwritten: set RECLAIM_DISK_EXT4");
-	/* An earlier test may have left its kswapd hopeless; who comes anew has forgotten that. */
+	/*
+	 * An earlier test may have left its kswapd hopeless; a new kswapd
+	 * starts without failures.
+	 */
 	ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks));
 	ASSERT_TRUE(node_comes(self->blocks, self->nr_blocks));
 	strcpy(self->mnt, "/tmp/reclaim-node.XXXXXX");
@@ -533,13 +539,16 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 	ASSERT_NE(NULL, path);
 	ASSERT_EQ(0, set_threads(4));
 	expect_threads(_metadata, 4);
-	/* The readers' pages lie there while it is there; readahead may fail, and kills nobody. */
+	/*
+	 * The readers' pages are on the node while it is online. Readahead may
+	 * fail, and kills no task.
+	 */
 	mask = 1UL << nid;
 	ASSERT_EQ(0, syscall(SYS_set_mempolicy, BIND | STATIC_NODES, &mask, 8 * sizeof(mask)));
 	ASSERT_TRUE(start_readers_of(self->readers, path));
 	ASSERT_EQ(0, syscall(SYS_set_mempolicy, NO_POLICY, NULL, 0));
 	for (; rounds < 4; rounds++) {
-		/* More and fewer while it is away. */
+		/* Raise and lower the setting while the node is offline. */
 		int threads = rounds % 2 ? 4 : 7;
 
 		stolen = read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd");
@@ -560,7 +569,7 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		EXPECT_TRUE(node_has_threads(nid));
 		expect_threads(_metadata, threads);
 	}
-	/* What failed for want of memory is forgotten when there is some again. */
+	/* Failures from lack of memory are forgotten when the node has memory again. */
 	EXPECT_TRUE(helpers_work(nid, 30));
 	stop_readers(self->readers);
 	ksft_print_msg("node %d went and came %d times\n", nid, rounds);

@@ -2,19 +2,19 @@
 /*
  * Metadata that is used once, or only read ahead, must not look used often.
  *
- * On an ext4 with many inodes every 512th is looked up: each look-up reads 32
- * blocks of an inode table and uses one. The task that does it is in a memory
- * cgroup of its own, so that /proc/kpagecgroup tells its pages, and those in
- * /proc/kpageflags that are page cache are the device's: what was only read
- * ahead must carry no mark, what was used once must not be active. A second
- * scan must find its blocks in memory and activate them, as a real second use
- * does. Nothing maps or reads the pages in between, which would be a use. And a
- * tree is walked whose files have all inodes of their blocks: to look these up
- * one after the other is one use of a block.
+ * On an ext4 with many inodes, the test looks up every 512th inode. Each lookup
+ * reads 32 blocks of an inode table and uses one. The task that does the
+ * lookups is in its own memory cgroup, so /proc/kpagecgroup identifies its
+ * pages. Those that /proc/kpageflags shows as page cache are the device's. What
+ * was only read ahead must carry no mark, and what was used once must not be
+ * active. A second scan must find its blocks in memory and activate them, as a
+ * real second use does. Nothing maps or reads the pages in between, which would
+ * be a use. The test also walks a tree whose files have all inodes of their
+ * blocks: looking these up one after the other is one use of a block.
  *
- * The generations of MGLRU, and how often it has seen a page used, do not show in
- * a page's flags; there the marks of the pages that were only read ahead are what
- * is looked at. The KUnit suite bdev_getblk looks at the rest.
+ * A page's flags show neither the generations of MGLRU nor how often MGLRU has
+ * seen the page used. There the test checks the marks of the pages that were
+ * only read ahead. The KUnit suite bdev_getblk checks the rest.
  *
  * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten;
  * without it a sparse file under $TMPDIR is used through a loop device. Needs
@@ -64,7 +64,7 @@ static __printf(1, 2) int shell(const char *fmt, ...)
 	return system(cmd);
 }
 
-/* The first free loop device, with our file behind it. */
+/* The first free loop device, backed by the test's file. */
 static bool setup_loop(struct scene *s)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -143,7 +143,7 @@ FIXTURE_SETUP(marks)
 	ASSERT_EQ(0, shell("mkfs.ext4 -F -q -b 4096 -I 256 -N %d %s %luM >/dev/null 2>&1",
 			   NR_FILES + 2 * NR_DIRS * FILES_PER_DIR, s->disk, DISK_MIB));
 	ASSERT_TRUE(mount_disk(s));
-	/* Files that one directory gets in a row have inodes in a row. */
+	/* Files created in a row in one directory have inodes in a row. */
 	for (int i = 0; i < NR_FILES; i++) {
 		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
 		ASSERT_TRUE(create(path));
@@ -207,7 +207,7 @@ static int scan(struct scene *s)
 	return 0;
 }
 
-/* As people do it: every file has its size looked at. */
+/* As users do it: look at the size of every file. */
 static int walk(struct scene *s)
 {
 	return shell("find %s/tree -type f -size +1 >/dev/null", s->mnt);
@@ -225,7 +225,7 @@ static bool run_in_cgroup(struct scene *s, int (*what)(struct scene *s), int tim
 		if (write_text(path, "0"))
 			_exit(1);
 		for (int i = 0; i < times; i++) {
-			/* Inodes and dentries go, the device's pages stay. */
+			/* Drop inodes and dentries; the device's pages stay. */
 			if (i && write_text("/proc/sys/vm/drop_caches", "2"))
 				_exit(2);
 			if (what(s))
@@ -236,7 +236,7 @@ static bool run_in_cgroup(struct scene *s, int (*what)(struct scene *s), int tim
 	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
 }
 
-/* The cgroup's page cache, how much of it is on the active list, and marked. */
+/* The cgroup's page cache, and how much of it is active and marked. */
 static bool look_at_pages(struct scene *s, struct pages *p)
 {
 	static uint64_t flags[4096], owner[4096];
@@ -276,7 +276,7 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 
 	ASSERT_TRUE(run_in_cgroup(s, scan, 1));
 	ASSERT_TRUE(look_at_pages(s, &p));
-	/* Without readahead this would not test what it is about. */
+	/* Without readahead this would not test what it is meant to. */
 	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
 	EXPECT_LE(p.active * 10, p.cached)
 		TH_LOG("%ld of %ld pages active after one use", p.active, p.cached);
@@ -287,21 +287,21 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 
 TEST_F_TIMEOUT(marks, a_walk_does_not_activate, 120)
 {
-	/* Of 16 inodes each; read ahead 32 at a time. */
+	/* Blocks of 16 inodes each; read ahead 32 at a time. */
 	const long blocks = NR_DIRS * FILES_PER_DIR / 16;
 	struct scene *s = &self->scene;
 	struct pages p;
 
 	if (mglru())
 		SKIP(return, "MGLRU does not show how often a page was used");
-	/* The program's own pages are cached before, charged elsewhere. */
+	/* The program's own pages are cached beforehand and charged elsewhere. */
 	ASSERT_EQ(0, shell("find %s -maxdepth 0 -size +1 >/dev/null", s->dir));
 	ASSERT_TRUE(run_in_cgroup(s, walk, 1));
 	ASSERT_TRUE(look_at_pages(s, &p));
 	ASSERT_GT(p.cached, blocks);
 	EXPECT_LE(p.active * 4, p.cached)
 		TH_LOG("%ld of %ld pages active after one walk", p.active, p.cached);
-	/* It has used what it says. */
+	/* The walk has used the blocks. */
 	EXPECT_GE(p.referenced + p.active, blocks);
 }
 
@@ -327,7 +327,7 @@ static int trace_set(struct scene *s, const char *name, const char *value)
 	return write_text(path, value);
 }
 
-/* A miss looks the page cache up twice: is it there, and then to create it. */
+/* A miss looks up the page cache twice: to find the folio, and then to create it. */
 TEST_F_TIMEOUT(marks, a_miss_is_two_lookups, 120)
 {
 	const char *lookup = "__filemap_get_folio_mpol";
@@ -369,7 +369,7 @@ TEST_F_TIMEOUT(marks, a_miss_is_two_lookups, 120)
 	ksft_print_msg("%ld look-ups for %ld misses\n", lookups, misses);
 	ASSERT_GT(misses, NR_LOOKUPS * 16);
 	EXPECT_GE(lookups, misses * 2);
-	/* Hits that are in no CPU's list of recent buffers cost one each. */
+	/* Hits that are in no CPU's list of recent buffers cost one lookup each. */
 	EXPECT_LE(lookups * 10, misses * 25);
 }
 

@@ -2,13 +2,13 @@
 /*
  * NUMA balancing towards nodes that have no room.
  *
- * What balancing must not do is told by stack traces: kswapd woken, or direct
- * reclaim entered, by a task that is about to move a misplaced folio. What it
- * leaves in place must be found in its counters.
+ * Stack traces show what balancing must not do: a task that is about to move a
+ * misplaced folio wakes kswapd, or enters direct reclaim. The counters must
+ * show what balancing leaves in place.
  *
- * The scanner is made to run faster, so that a few seconds have faults enough.
- * Needs root, tracefs, debugfs and two nodes with memory; some tests need a
- * lower memory tier. Swap, if it can be had, is on zram.
+ * The scanner is made to run faster, so that a few seconds produce enough
+ * faults. Needs root, tracefs, debugfs and two nodes with memory; some tests
+ * need a lower memory tier. Swap, if available, is on zram.
  */
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
@@ -51,30 +51,30 @@
 #define MLOCK_ONFAULT	1
 #endif
 
-/* What is set for the tests, and set back after each. */
+/* Settings for the tests, restored after each test. */
 static const struct {
 	const char *path, *value;
 } knobs[] = {
 	{ SCAN "scan_period_max_ms", "200" },
 	{ SCAN "scan_delay_ms", "100" },
 	{ SCAN "scan_period_min_ms", "100" },
-	/* On a slow machine, too, what is used all the time is hot. */
+	/* Even on a slow machine, what is used all the time is hot. */
 	{ SCAN "hot_threshold_ms", "30000" },
-	/* What is in pieces must stay in pieces. */
+	/* Memory in pieces must stay in pieces. */
 	{ THP "enabled", "madvise" },
 	{ THP "defrag", "never" },
 	{ THP "khugepaged/defrag", "0" },
 	{ "/proc/sys/vm/compaction_proactiveness", "0" },
 	{ "/proc/sys/vm/compact_unevictable_allowed", "0" },
-	/* Or kswapd is woken for it, and what was fragmented is full for a while. */
+	/* Otherwise kswapd is woken for a boost, and a fragmented node is full for a while. */
 	{ "/proc/sys/vm/watermark_boost_factor", "0" },
-	/* What is freed must be found free, not on per-cpu lists. */
+	/* Freed pages must be found free, not on per-cpu lists. */
 	{ "/proc/sys/vm/percpu_pagelist_high_fraction", "1000" },
 	/* Only saved; the tests set them. */
 	{ BALANCING, NULL },
 };
 
-/* Between the test and its tasks. */
+/* Shared between the test and its tasks. */
 struct shared {
 	atomic_int ready, go, stop;
 	atomic_long on_target;
@@ -116,7 +116,7 @@ static unsigned long read_list(const char *path)
 	return bits;
 }
 
-/* A node's free memory beyond the high watermarks of its zones, in bytes. */
+/* A node's free memory above the high watermarks of its zones, in bytes. */
 static long room(int nid)
 {
 	FILE *f = fopen("/proc/zoneinfo", "r");
@@ -176,7 +176,7 @@ static char *new_map(size_t size, int advice, int nid)
 	return map;
 }
 
-/* How many of the blocks' first pages lie on a node. */
+/* How many of the blocks' first pages are on a node. */
 static long count_on(char *map, size_t size, size_t block, int nid)
 {
 	long found = 0;
@@ -192,8 +192,8 @@ static long count_on(char *map, size_t size, size_t block, int nid)
 }
 
 /*
- * What the trace holds: kswapd of a node (-1: any) woken for orders from min to
- * max, or, with max < 0, direct reclaim begun, by who has func on the stack.
+ * Count in the trace: kswapd of a node (-1: any) woken for orders from min to
+ * max, or, with max < 0, direct reclaim begun, by tasks with func on the stack.
  */
 static long traced(int nid, int min, int max, const char *func)
 {
@@ -289,7 +289,7 @@ FIXTURE_VARIANT_ADD(numa, normal) { .mode = "1" };
 FIXTURE_VARIANT_ADD(numa, tiering) { .mode = "2", .tiering = true };
 FIXTURE_VARIANT_ADD(numa, both) { .mode = "3", .tiering = true };
 
-/* A file of sysfs shows the choices, with the one that is set in brackets. */
+/* A sysfs file shows the choices, with the current one in brackets. */
 static void read_setting(const char *path, char *text, size_t size)
 {
 	char *open, *close;
@@ -305,7 +305,7 @@ static void read_setting(const char *path, char *text, size_t size)
 	}
 }
 
-/* Nodes below the top tier: CPU-less ones that the first tier does not have. */
+/* Nodes below the top tier: CPU-less nodes that the first tier does not contain. */
 static unsigned long lower_tier(unsigned long cpu, unsigned long memory)
 {
 	unsigned long lower = 0;
@@ -353,7 +353,7 @@ FIXTURE_SETUP(numa)
 	self->swap = swap_on_zram();
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->shared);
-	/* Pieces that are left of earlier tests. */
+	/* Drop pieces left over from earlier tests. */
 	write_text("/proc/sys/vm/drop_caches", "3");
 	write_text("/proc/sys/vm/compact_memory", "1");
 	ASSERT_EQ(0, write_text(BALANCING, variant->mode));
@@ -379,7 +379,7 @@ FIXTURE_TEARDOWN(numa)
 	rmdir(CGROUP);
 }
 
-/* A task of its own, in the memory cgroup; it ends with the test. */
+/* A new task, in the memory cgroup; it ends with the test. */
 static pid_t new_task(bool memcg)
 {
 	pid_t pid = fork();
@@ -392,7 +392,7 @@ static pid_t new_task(bool memcg)
 	return pid;
 }
 
-/* Wait until so many tasks are ready; false if one has given up instead. */
+/* Wait until @nr tasks are ready; false if one has given up. */
 static bool all_ready(struct shared *shared, pid_t *tasks, int nr)
 {
 	double until = now() + 100;
@@ -419,7 +419,7 @@ static void use(struct shared *shared, char *map, size_t size)
 			__atomic_fetch_add(map + i, 1, __ATOMIC_RELAXED);
 }
 
-/* Needs more memory than its node has left: the rest falls over to other nodes. */
+/* Needs more memory than its node has left: the rest falls back to other nodes. */
 static void big_task(struct shared *shared, int home, size_t size)
 {
 	char *map;
@@ -452,8 +452,8 @@ static void read_figures(struct figures *f, bool memcg)
 }
 
 /*
- * So many refusals, or hinting faults where the kernel does not count them, in
- * at most so many seconds; what came of them.
+ * Wait for @wanted refusals, or hinting faults where the kernel does not count
+ * refusals, for at most @seconds. Returns the figures.
  */
 static struct figures watch(struct shared *shared, bool memcg, long wanted, double seconds)
 {
@@ -481,7 +481,7 @@ static struct figures watch(struct shared *shared, bool memcg, long wanted, doub
 	return b;
 }
 
-/* The other half of the nodes takes what falls over. */
+/* The other half of the nodes takes the memory that falls back. */
 TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 {
 	int homes = 0, wanted = __builtin_popcountl(self->memory) / 2;
@@ -503,20 +503,20 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 		if (!self->tasks[homes])
 			big_task(self->shared, nid, (size > extra ? size : extra) & -HUGE);
 		homes++;
-		/* One after the other, each with what its node has left. */
+		/* One task after the other, each with what its node has left. */
 		ASSERT_TRUE(all_ready(self->shared, self->tasks, homes));
 	}
 	ASSERT_GT(homes, 0);
-	/* Allocations have woken kswapd, rightly; from here on it is balancing. */
+	/* Allocations have woken kswapd, rightly; from here on only balancing could. */
 	f = watch(self->shared, self->memcg, 4000, 15);
 
 	ASSERT_GT(f.faults, 100);
 	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));
 	EXPECT_EQ(0, traced(-1, 1, 99, MIGRATING));
 	if (variant->tiering) {
-		/* A promotion has kswapd make room, and then there may be enough for all. */
+		/* A promotion makes kswapd free memory, and then there may be enough for all. */
 		EXPECT_GT(f.full + f.migrated, 0);
-		/* Unless kswapd is at work already */
+		/* Unless kswapd is already running */
 		if (f.full > 1000)
 			EXPECT_GT(traced(-1, 0, 0, MIGRATING), 0);
 	} else {
@@ -531,16 +531,16 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 	}
 }
 
-/* Leave a node with bytes of free memory, all of it in single pages. */
+/* Leave a node with @bytes of free memory, all of it in single pages. */
 static bool fragment(int nid, long bytes)
 {
-	/* Never as low as kswapd is woken. */
+	/* Never so low that kswapd is woken. */
 	const long spare = 4 * MIB;
 	size_t size = (room(nid) + HUGE) & -HUGE, next = 0, used = 0, freed = 0;
 	char *huge = new_map(size, MADV_HUGEPAGE, nid);
 	char *small = new_map(size, MADV_NOHUGEPAGE, nid);
 
-	/* Locked, so that nothing moves what stays. */
+	/* Locked, so that what stays is not moved. */
 	if (!huge || !small || syscall(SYS_mlock2, small, size, MLOCK_ONFAULT))
 		return false;
 	for (; room(nid) > 2 * (spare + bytes) && next < size; next += HUGE)
@@ -551,7 +551,7 @@ static bool fragment(int nid, long bytes)
 	for (size_t i = 0; i < used && (long)freed < bytes; i += 2 * PAGE, freed += PAGE)
 		if (madvise(small + i, PAGE, MADV_DONTNEED_LOCKED))
 			return false;
-	/* What was spared lies in large blocks: take those. */
+	/* The spared memory is in large blocks: take those. */
 	for (int i = 0; i < 64 && next < size; i++, next += HUGE)
 		huge[next] = 1;
 	return (long)freed >= bytes;
@@ -607,14 +607,14 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 
 	ASSERT_GT(f.faults, 20);
 	/*
-	 * Refusals, not faults, are what it is measured by: a piece that found no
-	 * huge page at its home has a fault for each small page, and rightly goes.
+	 * The measure is refusals, not faults. A piece that found no huge page
+	 * at its home has a fault for each small page, and those rightly move.
 	 */
 	EXPECT_GT(f.fragmented, 20);
 	EXPECT_LE(vain, f.fragmented / 20)
 		TH_LOG("%ld huge pages isolated in vain, %ld refused", vain, f.fragmented);
 	EXPECT_LE(f.fail, f.fragmented);
-	/* A fragmented target is not a reason to wake kswapd; with tiering a full one is. */
+	/* A fragmented target is no reason to wake kswapd; with tiering, a full target is. */
 	EXPECT_LE(traced(-1, 0, 99, MIGRATING), variant->tiering ? f.full : 0);
 	EXPECT_EQ(0, traced(-1, 0, -1, MIGRATING));
 	if (self->memcg)

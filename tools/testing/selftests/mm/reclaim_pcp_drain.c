@@ -2,10 +2,10 @@
 /*
  * Draining the per-cpu page lists for an allocation that failed.
  *
- * A node whose memory runs out must leave the lists of other nodes alone, and
- * pages on another CPU's list must be found before a task is killed for want
- * of memory. The load is page cache of a null_blk device, and memory of tasks
- * on chosen CPUs and nodes. Needs root.
+ * A node that runs out of memory must leave the lists of other nodes alone.
+ * Pages on another CPU's list must be found before a task is killed for lack of
+ * memory. The load is page cache of a null_blk device, and memory of tasks on
+ * chosen CPUs and nodes. Needs root.
  */
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
@@ -33,7 +33,7 @@
 
 static long page_size;
 
-/* The CPUs of a list such as 0-2,5; returns how many. */
+/* Parse a CPU list such as 0-2,5; returns the number of CPUs. */
 static int parse_list(const char *text, cpu_set_t *set)
 {
 	int first, last, len, n = 0;
@@ -52,7 +52,7 @@ static int parse_list(const char *text, cpu_set_t *set)
 	return n;
 }
 
-/* CPUs of a node; 0 without that node. */
+/* CPUs of a node; 0 if the node does not exist. */
 static int node_cpus(int nid, cpu_set_t *set)
 {
 	char text[256];
@@ -62,7 +62,7 @@ static int node_cpus(int nid, cpu_set_t *set)
 	return parse_list(text, set);
 }
 
-/* What /proc/zoneinfo says of a node's zones, in pages. */
+/* What /proc/zoneinfo shows for a node's zones, in pages. */
 struct zones {
 	long free, min, cma, lists;
 	long on_cpu[MAX_CPUS];
@@ -141,7 +141,7 @@ static void pin_cpu(int cpu)
 	pin(&set);
 }
 
-/* Memory of this node, and of no other. */
+/* Use memory of this node only. */
 static void bind_node(int nid)
 {
 	unsigned long mask = 1UL << nid;
@@ -161,7 +161,7 @@ static char *map(size_t size)
 	return p;
 }
 
-/* Take so many pages and leave them taken. */
+/* Take @pages pages and keep them. */
 static void touch(char *p, long pages)
 {
 	for (long i = 0; i < pages; i++)
@@ -177,8 +177,8 @@ static int wait_status(pid_t pid)
 }
 
 /*
- * Take and give back pages of a node on a CPU, often enough for its lists of
- * the node to grow, which they do by and by.
+ * Allocate and free pages of a node on a CPU, often enough for its lists of the
+ * node to grow, which happens gradually.
  */
 static void fill_lists(int cpu, int nid, long pages, int times)
 {
@@ -221,7 +221,7 @@ static void reader(int me)
 		posix_fadvise(fd, at * MIB, MIB, POSIX_FADV_WILLNEED);
 }
 
-/* Nodes up to the first one without CPUs. */
+/* The number of nodes up to the first one without CPUs. */
 static int nr_nodes(void)
 {
 	cpu_set_t set;
@@ -240,7 +240,7 @@ static int stop_decay(char *saved, size_t size)
 	return ret ? ret : write_text(STAT_INTERVAL, "600\n");
 }
 
-/* A task's memory is of one node, by a cpuset or by a memory policy. */
+/* Confine a task's memory to one node, by a cpuset or by a memory policy. */
 static int confine(bool cpuset, int nid, const cpu_set_t *cpus)
 {
 	char text[256];
@@ -291,7 +291,7 @@ static void let_readers_go(const pid_t *pids)
 		kill(pids[i], SIGCONT);
 }
 
-/* All of them must have read until now. */
+/* All readers must have kept reading until now. */
 static void end_readers(struct __test_metadata *_metadata, pid_t *pids)
 {
 	for (int i = 0; i < NR_READERS; i++)
@@ -340,7 +340,7 @@ FIXTURE_TEARDOWN(other_nodes)
 		write_text(STAT_INTERVAL, self->interval);
 }
 
-/* The last node runs out of memory. The lists of all others are full, and stay so. */
+/* The last node runs out of memory. The lists of all other nodes are full, and stay full. */
 TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 {
 	long before = 0, after = 0, stalled, drains;
@@ -379,7 +379,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 		       before, after, stalled);
 	ksft_print_msg("%ld times a list was drained\n", drains);
 	EXPECT_GT(stalled, 100);
-	/* The node that has run out was drained. */
+	/* The lists of the node that ran out of memory were drained. */
 	EXPECT_GT(drains, 0);
 	EXPECT_GT(after, before * 3 / 4);
 }
@@ -426,9 +426,9 @@ static void squeeze(int nid)
 }
 
 /*
- * A node's memory is all taken, and none of it can be reclaimed. What is left
- * lies in part on the lists of CPUs that have nothing more to do. A task on
- * another CPU asks for more than is free but less than there is.
+ * A node's memory is all taken, and none of it can be reclaimed. Part of what
+ * is left is on the lists of idle CPUs. A task on another CPU asks for more
+ * than is free but less than there is.
  */
 TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 {
@@ -444,7 +444,7 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 		if (CPU_ISSET(cpu, &self->cpus))
 			asks_on = cpu;
 	}
-	/* The text of this test must not be what reclaim makes progress with. */
+	/* Reclaim must not make progress with the text of this test. */
 	ASSERT_EQ(0, mlockall(MCL_CURRENT));
 	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "3\n"));
 	squeeze(self->nid);
@@ -498,8 +498,9 @@ static int set_cpu(int cpu, const char *state)
 }
 
 /*
- * CPUs and memory come and go while allocations fail all the time. Only movable
- * memory: what the kernel may have taken for good can take minutes to refuse.
+ * CPUs and memory go offline and come back while allocations keep failing. Only
+ * movable memory: refusing to offline memory that the kernel may have taken for
+ * good can take minutes.
  */
 TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 {
@@ -536,7 +537,7 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 		}
 		if (!nr)
 			continue;
-		/* Pages of it on a list. */
+		/* Put pages of the node on a list. */
 		fill_lists(last, self->nid, MIB / page_size, 1);
 		start = now();
 		if (!offline_within(blocks[i % nr], 2)) {
@@ -566,7 +567,10 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
 }
 
-/* The first CMA area in debugfs; its files are alloc and free, which take a number of pages. */
+/*
+ * Find the first CMA area in debugfs; its files are alloc and free, which take
+ * a number of pages.
+ */
 static int cma_area(char *path, size_t size)
 {
 	static const char base[] = "/sys/kernel/debug/cma";
@@ -594,7 +598,7 @@ static int cma(const char *area, const char *file, long pages)
 	return write_text(path, text);
 }
 
-/* The node that the area's pages are of. */
+/* The node of the area's pages. */
 static int cma_node(int nodes)
 {
 	for (int nid = 0; nid < nodes; nid++) {
@@ -608,8 +612,9 @@ static int cma_node(int nodes)
 }
 
 /*
- * Who wants a range of pages drains the lists of its zone for good. Drains for
- * allocations that fail there must not take that away, nor be in its way.
+ * A task that wants a range of pages drains the lists of its zone for good.
+ * Drains for allocations that fail there must neither undo that nor get in its
+ * way.
  */
 TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
 {
@@ -630,7 +635,7 @@ TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
 	let_readers_go(self->readers);
 	until = now() + 10;
 	while (now() < until) {
-		/* Pages of the area, on all lists. */
+		/* Put pages of the area on all lists. */
 		for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
 			if (CPU_ISSET(cpu, &self->cpus))
 				fill_lists(cpu, nid, 8 * MIB / page_size, 1);

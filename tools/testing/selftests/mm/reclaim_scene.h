@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tests of reclaim share, of dirty data mostly: scratch disks, memory cgroups,
- * settings that leave all writing to reclaim, and counting of tracepoints.
+ * Shared by tests of reclaim, mostly of dirty data: scratch disks, memory
+ * cgroups, settings that leave all writing to reclaim, and counting of
+ * tracepoints.
  *
  * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name block devices
  * that may be overwritten, with any filesystem. Without them sparse files under
@@ -46,14 +47,14 @@ struct scene {
 	int nr_disks;
 	char saved[8][32];
 	bool changed;
-	char why[256];		/* why it can not run */
+	char why[256];		/* why it cannot run */
 };
 
-/* In this order they are restored: who sets a ratio clears its bytes. */
+/* Restored in this order: setting a ratio clears its bytes. */
 static const struct {
 	const char *path, *value;
 } scene_knobs[] = {
-	/* Nothing but reclaim has flushers write: neither age nor dirty limits. */
+	/* Only reclaim makes flushers write: neither age nor dirty limits do. */
 	{ "/proc/sys/vm/dirty_writeback_centisecs", "0" },
 	{ "/proc/sys/vm/dirty_ratio", "100" },
 	{ "/proc/sys/vm/dirty_background_ratio", "99" },
@@ -127,7 +128,7 @@ static inline bool scene_setup(struct scene *s, const char *name)
 	return true;
 }
 
-/* A memory cgroup of that number; 0 or what went wrong. */
+/* Make memory cgroup @nr; 0 or what went wrong. */
 static inline int scene_cgroup(struct scene *s, int nr)
 {
 	snprintf(s->cgroup[nr], sizeof(s->cgroup[nr]), "%s/reclaim.%d.%d",
@@ -151,7 +152,7 @@ static inline long cgroup_figure(struct scene *s, int nr, const char *file, cons
 	return read_figure(path, name);
 }
 
-/* Have reclaim take that many bytes; it may find fewer. */
+/* Have reclaim take @bytes bytes; it may find fewer. */
 static inline void cgroup_reclaim(struct scene *s, int nr, unsigned long bytes)
 {
 	char text[32];
@@ -160,14 +161,14 @@ static inline void cgroup_reclaim(struct scene *s, int nr, unsigned long bytes)
 	cgroup_write(s, nr, "memory.reclaim", text);
 }
 
-/* Dirty or under writeback, in bytes. */
+/* Data that is dirty or under writeback, in bytes. */
 static inline long cgroup_unclean(struct scene *s, int nr)
 {
 	return cgroup_figure(s, nr, "memory.stat", "file_dirty") +
 	       cgroup_figure(s, nr, "memory.stat", "file_writeback");
 }
 
-/* Scratch disk that @var names, else a loop device; NULL with s->why. */
+/* The scratch disk that @var names, else a loop device; NULL with s->why. */
 static inline struct scratch *scene_disk(struct scene *s, const char *var)
 {
 	struct scratch *d = &s->disk[s->nr_disks];
@@ -238,14 +239,14 @@ static inline void scene_teardown(struct scene *s)
 		}
 	}
 	for (int i = 0; i < MAX_CGROUPS; i++) {
-		/* A task of it may not have left yet. */
+		/* A task of the cgroup may not have exited yet. */
 		for (int n = 0; s->cgroup[i][0] && rmdir(s->cgroup[i]) && n < 100; n++)
 			nap(10);
 	}
 	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", s->cgroups);
 	if (s->own_memory)
 		write_text(path, "-memory");
-	/* Of a ratio and its bytes the one that is not 0 was set. */
+	/* Of a ratio and its bytes, the one that is not 0 was set. */
 	for (size_t i = 0; s->changed && i < sizeof(scene_knobs) / sizeof(*scene_knobs); i++) {
 		if (i == 0 || strcmp(s->saved[i], "0"))
 			write_text(scene_knobs[i].path, s->saved[i]);
@@ -274,7 +275,7 @@ static inline bool trace_open(char *instance, size_t size, const char *name,
 	return !write_text(path, "1");
 }
 
-/* Recorded events whose line has all of these. */
+/* The number of recorded events whose line contains all of these. */
 static inline long trace_count(const char *instance, const char *a, const char *b,
 			       const char *c)
 {
@@ -298,7 +299,7 @@ static inline void trace_close(const char *instance)
 		rmdir(instance);
 }
 
-/* Write @mib MiB into a file, dirty; 0 or an exit status. */
+/* Write @mib MiB of dirty data into a file; 0 or an exit status. */
 static inline int fill_file(const char *path, int mib)
 {
 	static char buf[MIB];
@@ -313,7 +314,7 @@ static inline int fill_file(const char *path, int mib)
 	return ret;
 }
 
-/* A child in a cgroup, or where we are with nr < 0; 0 in the child. */
+/* Fork a child into a cgroup, or the current one if nr < 0; 0 in the child. */
 static inline pid_t fork_into(struct scene *s, int nr)
 {
 	pid_t pid = fork();
@@ -342,7 +343,7 @@ static inline int cgroup_fill(struct scene *s, int nr, const char *path, int mib
 	return wait_for(pid);
 }
 
-/* Take as much memory as is free, and @mib MiB more: 0 if we got it. */
+/* Take as much memory as is free, and @mib MiB more; 0 on success. */
 static inline int hog(int mib)
 {
 	struct sysinfo si;

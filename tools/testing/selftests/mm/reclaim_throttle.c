@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reclaim waits where pages can not be cleaned fast enough, and only there.
+ * Reclaim waits where pages cannot be cleaned fast enough, and only there.
  *
- * slow_disk: an ext4 whose writes a memory cgroup may only do slowly (io.max).
- * A writer fills memory, or its cgroup, with pages that wait for that disk. The
- * tracepoint mm_vmscan_throttled says who slept in reclaim, and why.
+ * slow_disk: io.max slows down a memory cgroup's writes to an ext4. A writer
+ * fills memory, or its cgroup, with pages that wait for that disk. The
+ * tracepoint mm_vmscan_throttled shows who slept in reclaim, and why.
  *
  * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten.
  * Without it a sparse file under $TMPDIR is used through a loop device. Needs
@@ -30,9 +30,9 @@
 static const struct {
 	const char *path, *value;
 } knobs[] = {
-	/* Let reclaim meet dirty pages before writers are held back for them. */
+	/* Let reclaim meet dirty pages before dirty throttling stops the writers. */
 	{ "/proc/sys/vm/dirty_ratio", "90" },
-	/* Only kept for later: a ratio that is set clears it. */
+	/* Only saved for later: setting a ratio clears this. */
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 };
 
@@ -124,7 +124,7 @@ static bool setup_disk(struct scene *s)
 	if (mount(s->disk, mnt, "ext4", MS_NOATIME, "noinit_itable"))
 		return fail(s, "mount of ext4");
 	s->mounted = true;
-	/* Reads of a hole fill the page cache and cost the disk nothing. */
+	/* Reading a hole fills the page cache without using the disk. */
 	return shell("truncate -s 1T %s/hole", mnt) ? fail(s, "sparse file") : true;
 }
 
@@ -198,8 +198,8 @@ static long events_lost(struct scene *s)
 }
 
 /*
- * How often somebody slept in reclaim: tasks whose name begins with comm, or one
- * pid, or all; for a reason, or any. -1 if that can not be told.
+ * How often tasks slept in reclaim: tasks whose name begins with comm, or one
+ * pid, or all; for one reason, or any. -1 if that is unknown.
  */
 static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reason)
 {
@@ -234,7 +234,10 @@ static int open_hole(struct scene *s)
 	return open(path, O_RDONLY);
 }
 
-/* A child that ends with us; cgroup may be NULL. Returns its pid to the parent, 0 to it. */
+/*
+ * A child that ends with the test; cgroup may be NULL. Returns the pid in the
+ * parent, 0 in the child.
+ */
 static pid_t child(struct scene *s, const char *cgroup)
 {
 	pid_t pid = fork();
@@ -272,7 +275,7 @@ static pid_t start_writer(struct scene *s, const char *cgroup, unsigned long mib
 	_exit(1);
 }
 
-/* Has all that the writer has left put under writeback, which takes the disk a while. */
+/* Start writeback of everything the writer has left, which takes the disk a while. */
 static pid_t start_syncer(struct scene *s)
 {
 	pid_t pid = child(s, NULL);
@@ -304,7 +307,7 @@ static pid_t start_reader(struct scene *s, const char *cgroup, int nr)
 	_exit(1);
 }
 
-/* Anonymous memory, more and more, so that only file pages are left to reclaim. */
+/* Use more and more anonymous memory, so that only file pages are left to reclaim. */
 static pid_t start_hog(struct scene *s, unsigned long mib)
 {
 	pid_t pid = child(s, NULL);
@@ -324,7 +327,7 @@ static pid_t start_hog(struct scene *s, unsigned long mib)
 	_exit(1);
 }
 
-/* Whether it is in use; the lowest bit of the file is its main switch. */
+/* Whether MGLRU is in use; the lowest bit of the file is its main switch. */
 static bool mglru(void)
 {
 	char text[32];
@@ -343,7 +346,7 @@ static long free_mib(void)
 	return free_pages() * getpagesize() / (long)MIB;
 }
 
-/* What has to be written, under writeback or not yet. */
+/* Pages that have to be written, under writeback or not yet. */
 static unsigned long dirty_mib(void)
 {
 	return (read_figure("/proc/vmstat", "nr_dirty") +
@@ -360,7 +363,7 @@ static void end_children(struct scene *s)
 	for (int i = 0; i < NR_CHILDREN; i++) {
 		if (s->children[i] > 0 && !kill(s->children[i], SIGKILL)) {
 			waitpid(s->children[i], NULL, 0);
-			/* Those of a test that was killed are not ours to wait for. */
+			/* Children of a killed test are not this task's to wait for. */
 			for (int ms = 0; ms < 5000 && !kill(s->children[i], 0); ms += 10)
 				usleep(10000);
 		}
@@ -368,7 +371,7 @@ static void end_children(struct scene *s)
 	}
 }
 
-/* The sum of a figure over all nodes and zones. */
+/* The sum of one figure over all nodes and zones. */
 static unsigned long zoneinfo_sum(const char *name)
 {
 	FILE *f = fopen("/proc/zoneinfo", "r");
@@ -384,13 +387,16 @@ static unsigned long zoneinfo_sum(const char *name)
 	return sum;
 }
 
-/* Whether kswapd of any node has given up, which earlier tests may leave behind. */
+/* Whether kswapd of any node has given up; earlier tests may leave that behind. */
 static bool hopeless(void)
 {
 	return zoneinfo_sum("node_unreclaimable:");
 }
 
-/* Reclaim that succeeds on a node with enough free memory, a cgroup's own too, wakes hope. */
+/*
+ * Successful reclaim, even a cgroup's own, on a node with enough free memory
+ * clears hopelessness.
+ */
 static bool give_hope(struct scene *s)
 {
 	double until = now() + 20;
@@ -422,7 +428,7 @@ static bool setup_scene(struct scene *s)
 static void end_scene(struct scene *s)
 {
 	end_children(s);
-	/* What still waits for the slow disk would keep umount waiting, too. */
+	/* Pages that still wait for the slow disk would keep umount waiting, too. */
 	unlimit_disk(s);
 	if (s->mounted) {
 		shell("rm -f %s/mnt/written", s->dir);
@@ -438,7 +444,7 @@ static void end_scene(struct scene *s)
 		rmdir(s->clean);
 	shell("umount %s/cgroup 2>/dev/null; rm -rf %s", s->dir, s->dir);
 	for (int i = 0; i < NR_KNOBS; i++) {
-		/* Ratios and bytes exclude each other: what was 0 was the other one. */
+		/* Ratios and bytes exclude each other: if one was 0, the other was set. */
 		if (s->saved[i][0] && strcmp(knobs[i].path, "/proc/sys/vm/dirty_bytes"))
 			write_text(knobs[i].path, s->saved[i]);
 		else if (s->saved[i][0] && strcmp(s->saved[i], "0"))
@@ -467,17 +473,18 @@ FIXTURE_TEARDOWN_PARENT(slow_disk)
 }
 
 /*
- * A third of memory is written to, then a task takes the rest: kswapd finds nothing
- * but pages under writeback. They are that before it looks: dirty pages that no
- * flusher has come to yet do not make it wait, but give up, within milliseconds.
- * MGLRU has to see that as the classic LRU does, whose kswapd need not meet a
- * whole pass of them with this load: there it is only told.
+ * A third of memory is dirtied, then a task takes the rest, so kswapd finds
+ * only pages under writeback. The pages are under writeback before kswapd
+ * looks: dirty pages that no flusher has reached yet do not make kswapd wait,
+ * but give up, within milliseconds. MGLRU has to see this as the classic LRU
+ * does. On the classic LRU kswapd need not meet a whole pass of such pages with
+ * this load, so there the test only reports it.
  */
 TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 {
 	struct scene *s = &self->scene;
 	unsigned long mib = sysconf(_SC_PHYS_PAGES) * getpagesize() / MIB;
-	/* More than that the disk's queue may not take. */
+	/* The disk's queue may not take more than that. */
 	unsigned long written = mib < 600 ? mib / 3 : 200;
 	int kswapd = 0;
 	long scanned;
@@ -519,9 +526,9 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 }
 
 /*
- * A small cgroup full of dirty pages on a node that has plenty of clean ones:
- * its writer waits for the disk instead of turning its pages over and over, and
- * is not killed for lack of clean ones. Nobody else waits.
+ * A small cgroup full of dirty pages on a node with plenty of clean ones: its
+ * writer waits for the disk instead of cycling through its pages, and is not
+ * killed for lack of clean ones. No other task waits.
  */
 TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 60)
 {
@@ -547,15 +554,16 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 60)
 	EXPECT_EQ(0, figure_under(s->slow, "memory.events", "oom_kill"));
 	EXPECT_GT(waited, 0);
 	EXPECT_GT(stolen, 0);
-	/* Its neighbour has reclaimed for itself meanwhile, and never waited. */
+	/* The neighbour has reclaimed meanwhile, and never waited. */
 	EXPECT_GT(figure_under(s->clean, "memory.stat", "pgsteal"), 0);
 	EXPECT_EQ(0, sleeps(s, NULL, reader, NULL));
 }
 
 /*
- * Two groups below one limit, one that writes to the slow disk and one that reads
- * clean pages: as long as there are clean ones to be had the reader has no reason
- * to wait for the disk, wherever in the two the last reclaim has stopped.
+ * Two cgroups below one limit, one that writes to the slow disk and one that
+ * reads clean pages. As long as there are clean pages to reclaim, the reader
+ * has no reason to wait for the disk, wherever in the two cgroups the last
+ * reclaim stopped.
  */
 TEST_F_TIMEOUT(slow_disk, clean_child_goes_on, 60)
 {
@@ -565,7 +573,7 @@ TEST_F_TIMEOUT(slow_disk, clean_child_goes_on, 60)
 	long stolen;
 	int waited;
 
-	/* A walk through them takes them in this order. */
+	/* A walk through the cgroups visits them in this order. */
 	snprintf(clean, sizeof(clean), "%s/clean", s->slow);
 	snprintf(dirty, sizeof(dirty), "%s/dirty", s->slow);
 	ASSERT_EQ(0, write_under(s->slow, "cgroup.subtree_control", "+memory +io"));
@@ -593,7 +601,7 @@ TEST_F_TIMEOUT(slow_disk, clean_child_goes_on, 60)
 	for (int i = 0; i < 50 && rmdir(dirty) && errno == EBUSY; i++)
 		usleep(100000);
 	EXPECT_GT(stolen, 2048);
-	/* With several nodes a pass is of one of them, and may find no clean page there. */
+	/* With several nodes, a pass is over one of them and may find no clean page there. */
 	EXPECT_LE(waited * 1000L, stolen);
 }
 

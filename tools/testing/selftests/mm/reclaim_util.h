@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the tests of reclaim share: short files of /proc, /sys and cgroups, and the clock. */
+/* Shared by the tests of reclaim: short files of /proc, /sys and cgroups, and the clock. */
 #ifndef RECLAIM_UTIL_H
 #define RECLAIM_UTIL_H
 
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds of a clock that only goes forward. */
+/* Seconds of a monotonic clock. */
 static inline double now(void)
 {
 	struct timespec ts;
@@ -22,7 +22,7 @@ static inline double now(void)
 	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
-/* The first line of a file; 0 or a negative errno. */
+/* Read the first line of a file; 0 or a negative errno. */
 static inline int read_text(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY);
@@ -39,7 +39,7 @@ static inline int read_text(const char *path, char *buf, size_t size)
 	return 0;
 }
 
-/* 0 or a negative errno. */
+/* Write text to a file; 0 or a negative errno. */
 static inline int write_text(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_TRUNC);
@@ -53,7 +53,7 @@ static inline int write_text(const char *path, const char *text)
 	return ret;
 }
 
-/* The figure of that name in a file of "name figure" lines, or -1 without it. */
+/* The figure @name in a file of "name figure" lines, or -1 without it. */
 static inline long read_figure(const char *path, const char *name)
 {
 	FILE *f = fopen(path, "r");
@@ -85,7 +85,7 @@ static inline const char *block_file(int block, const char *name)
 	return path;
 }
 
-/* A node's blocks of memory in sysfs, of those in a zone ("": in any); returns how many. */
+/* The memory blocks of a node in sysfs, of those in a zone ("": in any); returns how many. */
 static inline int node_blocks(int nid, const char *zone, int *blocks, int max)
 {
 	DIR *dir = opendir(node_file(nid, ""));
@@ -108,7 +108,7 @@ static inline void no_action(int sig)
 {
 }
 
-/* Who takes memory offline tries until it has worked, or until a signal comes. */
+/* Taking memory offline retries until it succeeds, or until a signal comes. */
 static inline int offline_within(int block, int seconds)
 {
 	const struct sigaction act = { .sa_handler = no_action };

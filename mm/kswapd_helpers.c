@@ -323,17 +323,6 @@ void kswapd_helpers_stop(pg_data_t *pgdat)
 	mutex_unlock(&kswapd_threads_mutex);
 }
 
-/* Parse a setting of at least min; 0 or -EINVAL. */
-VISIBLE_IF_KUNIT int kswapd_threads_parse(const char *text, int min, int *threads)
-{
-	int value;
-
-	if (kstrtoint(text, 0, &value) || value < min || value > KSWAPD_THREADS_MAX)
-		return -EINVAL;
-	*threads = value;
-	return 0;
-}
-
 /* Set vm.kswapd_threads; the value is in range. Under kswapd_threads_mutex. */
 static int __kswapd_threads_set(int threads)
 {
@@ -419,12 +408,11 @@ static ssize_t kswapd_threads_store(struct device *dev, struct device_attribute 
 				    const char *buf, size_t count)
 {
 	nodemask_t node = nodemask_of_node(dev->id);
-	int threads, setting, ret;
+	int threads, setting, ret = 0;
 	unsigned int was;
 
-	ret = kswapd_threads_parse(buf, 0, &threads);
-	if (ret)
-		return ret;
+	if (kstrtoint(buf, 0, &threads) || threads < 0 || threads > KSWAPD_THREADS_MAX)
+		return -EINVAL;
 	mutex_lock(&kswapd_threads_mutex);
 	was = kswapd_helpers_setting(dev->id);
 	setting = kswapd_node_threads[dev->id];
@@ -448,15 +436,6 @@ const struct attribute_group kswapd_node_attr_group = {
 	.attrs = kswapd_node_attrs,
 };
 #endif /* CONFIG_NUMA */
-
-static int __init kswapd_threads_setup(char *text)
-{
-	if (kswapd_threads_parse(text, 1, &kswapd_threads))
-		pr_warn("kswapd_threads=%s: give a number from 1 to %d; left at %d\n",
-			text, KSWAPD_THREADS_MAX, kswapd_threads);
-	return 1;
-}
-__setup("kswapd_threads=", kswapd_threads_setup);
 
 static int __init kswapd_helpers_init(void)
 {

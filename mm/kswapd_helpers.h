@@ -39,7 +39,6 @@ static inline void kswapd_helpers_stop(pg_data_t *pgdat) {}
 #if IS_ENABLED(CONFIG_KUNIT)
 struct kswapd_help;
 struct task_struct *kswapd_helper_create(struct kswapd_help *help, unsigned int index);
-int kswapd_threads_parse(const char *text, int min, int *threads);
 int kswapd_threads_set(int threads);
 unsigned int kswapd_threads_of(int nid);
 #endif

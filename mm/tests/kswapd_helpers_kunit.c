@@ -125,32 +125,6 @@ static void a_helper_keeps_its_own_walk(struct kunit *test)
 }
 #endif
 
-static void what_settings_are_accepted(struct kunit *test)
-{
-	static const struct {
-		const char *text;
-		int min, want;
-	} cases[] = {
-		{ "1", 1, 1 }, { "16", 1, 16 }, { "4\n", 1, 4 },
-		{ "0x10", 1, 16 }, { "0", 0, 0 }, { "0", 1, -EINVAL },
-		{ "17", 1, -EINVAL }, { "17", 0, -EINVAL }, { "-1", 0, -EINVAL },
-		{ "", 0, -EINVAL }, { "\n", 0, -EINVAL }, { "x", 0, -EINVAL },
-		{ "4x", 0, -EINVAL }, { " 4", 0, -EINVAL }, { "4 5", 0, -EINVAL },
-		{ "4294967297", 0, -EINVAL }, { "99999999999999999999", 0, -EINVAL },
-	};
-
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		int want = cases[i].want, threads = 99;
-		int ret = kswapd_threads_parse(cases[i].text, cases[i].min, &threads);
-
-		KUNIT_EXPECT_EQ_MSG(test, ret, min(want, 0), "\"%s\"", cases[i].text);
-		/* A refused value leaves the setting alone. */
-		if (want < 0)
-			want = 99;
-		KUNIT_EXPECT_EQ_MSG(test, threads, want, "\"%s\"", cases[i].text);
-	}
-}
-
 static int creations_left;
 
 static struct task_struct *create_some(struct kswapd_help *help, unsigned int index)
@@ -165,9 +139,11 @@ static struct task_struct *create_some(struct kswapd_help *help, unsigned int in
 	return task;
 }
 
-/* Whichever creation fails, the node keeps the threads that it had. */
+/* If a creation fails, all nodes keep the threads that they had. */
 static void a_failed_start_changes_nothing(struct kunit *test)
 {
+	/* So many succeed; with 15 one on the second node fails, where there is one. */
+	static const int lefts[] = { 0, 1, 2, KSWAPD_THREADS_MAX - 1 };
 	int nid = first_online_node;
 	unsigned int had = kswapd_threads_of(nid);
 
@@ -176,8 +152,10 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 	for (unsigned int threads = 1; threads <= 3; threads += 2) {
 		KUNIT_ASSERT_EQ(test, kswapd_threads_set(threads), 0);
 		KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), threads);
-		for (int left = 0; left < 3; left++) {
-			creations_left = left;
+		for (int i = 0; i < ARRAY_SIZE(lefts); i++) {
+			if (lefts[i] > 2 && num_node_state(N_MEMORY) == 1)
+				continue;
+			creations_left = lefts[i];
 			kunit_activate_static_stub(test, kswapd_helper_create, create_some);
 			KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), -ENOMEM);
 			kunit_deactivate_static_stub(test, kswapd_helper_create);
@@ -195,7 +173,6 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(a_reserve_is_not_free),
 	KUNIT_CASE(no_zone_needs_no_helper),
-	KUNIT_CASE(what_settings_are_accepted),
 	KUNIT_CASE(a_failed_start_changes_nothing),
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_keeps_its_own_walk),

@@ -9,7 +9,8 @@
 #define HIGH	2000
 
 struct refill {
-	struct zone zone;
+	pg_data_t pgdat;
+	struct zone *zone;
 	struct per_cpu_pages pcp;
 };
 
@@ -18,8 +19,13 @@ static struct refill *refill_of(struct kunit *test, unsigned long free)
 	struct refill *r = kunit_kzalloc(test, sizeof(*r), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, r);
-	r->zone._watermark[WMARK_HIGH] = HIGH;
-	atomic_long_set(&r->zone.vm_stat[NR_FREE_PAGES], free);
+	r->zone = &r->pgdat.node_zones[ZONE_NORMAL];
+	r->zone->zone_pgdat = &r->pgdat;
+	r->zone->_watermark[WMARK_HIGH] = HIGH;
+	/* What requests for higher zones must leave is free for this one. */
+	for (int i = ZONE_NORMAL + 1; i < MAX_NR_ZONES; i++)
+		r->zone->lowmem_reserve[i] = 100 * HIGH;
+	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], free);
 	r->pcp.batch = BATCH;
 	r->pcp.high_min = 4 * BATCH;
 	r->pcp.high = 100 * BATCH;
@@ -33,8 +39,8 @@ static void refills_grow_while_memory_is_plentiful(struct kunit *test)
 	struct refill *r = refill_of(test, 10 * HIGH);
 
 	for (int i = 0; i <= CONFIG_PCP_BATCH_SCALE_MAX; i++)
-		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), BATCH << i);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0),
+		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH << i);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0),
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
@@ -44,12 +50,12 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 	struct refill *r = refill_of(test, HIGH);
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	set_bit(ZONE_BELOW_HIGH, &r->zone.flags);
+	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
 	for (int i = 0; i < 10; i++)
-		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), BATCH);
+		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH);
 	/* When memory is plentiful again, refills grow anew. */
-	clear_bit(ZONE_BELOW_HIGH, &r->zone.flags);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), 2 * BATCH);
+	clear_bit(ZONE_BELOW_HIGH, &r->zone->flags);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), 2 * BATCH);
 }
 
 /* Pages freed in large blocks do not clear the flag. */
@@ -58,8 +64,8 @@ static void a_stale_flag_caps_nothing(struct kunit *test)
 	struct refill *r = refill_of(test, HIGH + 1);
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	set_bit(ZONE_BELOW_HIGH, &r->zone.flags);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0),
+	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0),
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
@@ -68,12 +74,12 @@ static void other_refills_are_unchanged(struct kunit *test)
 {
 	struct refill *r = refill_of(test, 0);
 
-	set_bit(ZONE_BELOW_HIGH, &r->zone.flags);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 3), BATCH >> 3);
+	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 3), BATCH >> 3);
 	r->pcp.high = 0;
 	r->pcp.high_min = 0;
 	r->pcp.high_max = 0;
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, &r->zone, 0), 1);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), 1);
 }
 
 static struct kunit_case pcp_refill_cases[] = {

@@ -150,8 +150,8 @@ static void neighbours_go_in_one_hold(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, NR_FOLIOS), NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test, t->freed, NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, 0);
-	/* Sixteen at a time; folios of different nodes are removed separately. */
-	KUNIT_EXPECT_LE(test, t->holds, 4);
+	/* Up to sixteen at a time; fewer where the CPU is wanted or the node changes. */
+	KUNIT_EXPECT_LE(test, t->holds, NR_FOLIOS / 2);
 	/* Each folio has left a shadow, which identifies a refault. */
 	for (pgoff_t index = 0; index < NR_FOLIOS; index++)
 		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[0].i_data.i_pages,

@@ -182,21 +182,6 @@ static bool setup_trace(struct scene *s)
 	return true;
 }
 
-/* Events that the ring buffers had no room for. */
-static long events_lost(struct scene *s)
-{
-	int cpus = sysconf(_SC_NPROCESSORS_CONF);
-	char path[256];
-	long lost = 0;
-
-	for (int cpu = 0; cpu < cpus; cpu++) {
-		snprintf(path, sizeof(path), "%s/per_cpu/cpu%d/stats", s->tracefs, cpu);
-		if (!access(path, R_OK))
-			lost += read_figure(path, "overrun:");
-	}
-	return lost;
-}
-
 /*
  * How often tasks slept in reclaim: tasks whose name begins with comm, or one
  * pid, or all; for one reason, or any. -1 if that is unknown.
@@ -223,7 +208,7 @@ static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reas
 	}
 	if (f)
 		fclose(f);
-	return events_lost(s) ? -1 : found;
+	return events_lost(s->tracefs) ? -1 : found;
 }
 
 static int open_hole(struct scene *s)
@@ -557,52 +542,6 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 60)
 	/* The neighbour has reclaimed meanwhile, and never waited. */
 	EXPECT_GT(figure_under(s->clean, "memory.stat", "pgsteal"), 0);
 	EXPECT_EQ(0, sleeps(s, NULL, reader, NULL));
-}
-
-/*
- * Two cgroups below one limit, one that writes to the slow disk and one that
- * reads clean pages. As long as there are clean pages to reclaim, the reader
- * has no reason to wait for the disk, wherever in the two cgroups the last
- * reclaim stopped.
- */
-TEST_F_TIMEOUT(slow_disk, clean_child_goes_on, 60)
-{
-	struct scene *s = &self->scene;
-	char dirty[160], clean[160];
-	pid_t writer, reader;
-	long stolen;
-	int waited;
-
-	/* A walk through the cgroups visits them in this order. */
-	snprintf(clean, sizeof(clean), "%s/clean", s->slow);
-	snprintf(dirty, sizeof(dirty), "%s/dirty", s->slow);
-	ASSERT_EQ(0, write_under(s->slow, "cgroup.subtree_control", "+memory +io"));
-	ASSERT_EQ(0, mkdir(clean, 0700));
-	ASSERT_EQ(0, mkdir(dirty, 0700));
-	ASSERT_EQ(0, write_under(s->slow, "memory.max", "%luM", 2 * (unsigned long)CGROUP_MIB));
-	ASSERT_EQ(0, write_under(dirty, "memory.max", "%luM", (unsigned long)CGROUP_MIB));
-	writer = start_writer(s, dirty, 360);
-	ASSERT_GT(writer, 0);
-	sleep(3);
-	reader = start_reader(s, clean, 0);
-	ASSERT_GT(reader, 0);
-	sleep(8);
-	EXPECT_TRUE(alive(reader));
-	waited = sleeps(s, NULL, reader, "VMSCAN_THROTTLE_CONGESTED");
-	stolen = figure_under(clean, "memory.stat", "pgsteal");
-	TH_LOG("%ld clean pages freed; the reader waited %d times, the writer %d times", stolen,
-	       waited, sleeps(s, NULL, writer, "VMSCAN_THROTTLE_CONGESTED"));
-	/* Less than 0: the trace has lost events. */
-	ASSERT_GE(waited, 0);
-	end_children(s);
-	unlimit_disk(s);
-	shell("rm -f %s/mnt/written", s->dir);
-	rmdir(clean);
-	for (int i = 0; i < 50 && rmdir(dirty) && errno == EBUSY; i++)
-		usleep(100000);
-	EXPECT_GT(stolen, 2048);
-	/* With several nodes, a pass is over one of them and may find no clean page there. */
-	EXPECT_LE(waited * 1000L, stolen);
 }
 
 TEST_HARNESS_MAIN

@@ -69,6 +69,21 @@ static inline long read_figure(const char *path, const char *name)
 	return value;
 }
 
+/* Events that a trace instance, or the global trace, has dropped because its buffer was full. */
+static inline long events_lost(const char *tracefs)
+{
+	int cpus = sysconf(_SC_NPROCESSORS_CONF);
+	char path[256];
+	long lost = 0;
+
+	for (int cpu = 0; cpu < cpus; cpu++) {
+		snprintf(path, sizeof(path), "%s/per_cpu/cpu%d/stats", tracefs, cpu);
+		if (!access(path, R_OK))
+			lost += read_figure(path, "overrun:");
+	}
+	return lost;
+}
+
 static inline const char *node_file(int nid, const char *name)
 {
 	static char path[128];

@@ -9,7 +9,7 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 
 lr := scripts/setup -q && PYTHONPATH=scripts build/venv/bin/python -m lr
 
-.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate stable deb mbox test bench profile report clean
+.PHONY: help setup tree save build boot demo kunit selftest check bisect ablate stable deb mbox soak test bench profile report clean
 
 help: ## this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /  \1\t/' | expand -t 12
@@ -57,6 +57,9 @@ deb: ## Debian packages of the series kernel for a machine of your own  (CONFIG=
 
 mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANCH_IN=clone REV=v7.3.4: as a branch there)
 	@$(lr) mbox
+
+soak: ## hours of storm: knobs, CPUs, nodes, cgroups, swap, disks beside hogs and files that are compared  (HOURS=1 KERNELS="stock series" PART="storm faults others" DEBUG="0 1 races" SEED=1 BUGS=1)
+	@$(lr) soak
 
 test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
 	@$(lr) test

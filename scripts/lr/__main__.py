@@ -25,6 +25,7 @@ VERBS = {
     "ablate": "lr.ablate",
     "stable": "lr.stable",
     "deb": "lr.deb",
+    "soak": "lr.soak",
     "test": "lr.alltests",
     "bench": "lr.bench",
     "profile": "lr.lab.profile",

@@ -38,7 +38,7 @@ _TRACE_STYLE = re.compile(r"include/trace/[^ ]*: CHECK:(?:PARENTHESIS_ALIGNMENT|
 _MACHINE_PATHS = re.compile(rb"(?<![\w.$}>])/(?:" + b"|".join((b"work", b"root", b"home")) + rb")/\w")
 _GENERATED = re.compile(r"(?:^build/|__pycache__/|\.(?:o|ko|pyc|mod|mod\.c|cmd|orig|rej|log|deb)$)")
 # Of those that have none a program reads every line: patches, and the kernel's ABI entries.
-_NO_SPDX = re.compile(r"^(?:COPYING$|series/.*\.(?:patch|md)$|Documentation/ABI/)")
+_NO_SPDX = re.compile(r"^(?:COPYING$|series/.*\.(?:patch|md)$|soak/bugs/.*\.patch$|Documentation/ABI/)")
 _RST_MESSAGE = re.compile(r"^(?P<where>[^:]*:\d*): \((?:WARNING/2|ERROR/3|SEVERE/4)\) (?P<what>.*)$")
 # What Sphinx and the kernel's extensions add to plain reStructuredText.
 _SPHINX = re.compile(r"^(?:Unknown directive type|Unknown interpreted text role|No (?:directive|role) entry)")
@@ -304,12 +304,13 @@ def _tool(ctx: Context, words: list[str]) -> None:
 
 
 def _ruff(ctx: Context) -> str:
-    _tool(ctx, [sys.executable, "-m", "ruff", "check", "--quiet", "--output-format=concise", "scripts", "tests"])
+    words = [sys.executable, "-m", "ruff", "check", "--quiet", "--output-format=concise"]
+    _tool(ctx, [*words, "scripts", "soak", "tests"])
     return ""
 
 
 def _mypy(ctx: Context) -> str:
-    _tool(ctx, [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "scripts/lr"])
+    _tool(ctx, [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "scripts/lr", "soak"])
     return ""
 
 

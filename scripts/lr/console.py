@@ -16,7 +16,8 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "lockup",
         re.compile(
-            r"(?:BUG: soft lockup|Watchdog detected hard LOCKUP|rcu: INFO: .* (?:detected|self-detected) stall)"
+            r"(?:BUG: soft lockup|Watchdog detected hard LOCKUP"
+            r"|rcu: INFO: .* (?:detected|detected expedited|self-detected) stall)"
         ),
     ),
     (

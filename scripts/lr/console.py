@@ -53,9 +53,8 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 # KCSAN's report of a race in which none of the two functions has a name of ours. What the compiler inlines, and what
 # the series adds to functions of others, goes by their names: those are to be looked for in build/results.
 RACE_OF_OTHERS = (
-    r"BUG: KCSAN: (?!.*\b(?:kswapd_(?:help|threads|share|scale|under_mark)|(?:collect_helpers|metadata_used_again"
-    r"|drain_zone|drain_zone_cpu|drain_zone_has_room|drain_pages_for_alloc|wakeup_flushers_of_folios|throttle_cgroup"
-    r"|throttle_for_writeback|bdev_getblk_ahead|numa_target_\w+)\b))"
+    r"BUG: KCSAN: (?!.*\b(?:kswapd_(?:help|threads)|(?:drain_pages_for_alloc|remove_folios|remove_gathered"
+    r"|wakeup_flushers_of_folios|throttle_cgroup|throttle_for_writeback|nr_pcp_alloc|migrate_balanced_pgdat)\b))"
 )
 _RACE_END = re.compile(r"={40}")
 # A report goes on until its closing line; what is in between belongs to it.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from machine import NODES, VM, child, ended, finding, get, numbered, put, run, stack
+from machine import VM, child, ended, finding, get, put, run, stack
 
 DEBUGFS = Path("/sys/kernel/debug")
 THREADS = VM / "kswapd_threads"
@@ -78,9 +78,6 @@ def threads_without_memory(rng: random.Random) -> str:
     """Who changes kswapd_threads has allocations fail: the value is as asked, or as it was."""
     if not THREADS.exists():
         return "not in this kernel"
-    # A node's own value hides what the sysctl does.
-    for node in numbered(NODES, "node"):
-        put(NODES / f"node{node}" / "kswapd_threads", 0)
     was, wanted = int(get(THREADS)), rng.randint(1, 16)
     # Opened before: only what the write itself allocates may fail.
     fails, threads = (os.open(path, os.O_WRONLY) for path in ("/proc/self/make-it-fail", THREADS))

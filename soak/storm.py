@@ -80,10 +80,8 @@ PM_TEST = Path("/sys/power/pm_test")
 
 
 def set_threads(rng: random.Random) -> str:
-    """vm.kswapd_threads, or a node's own."""
-    if rng.random() < 0.6:
-        return put(THREADS, rng.randint(1, 16))
-    return put(NODES / f"node{rng.choice(numbered(NODES, 'node'))}" / "kswapd_threads", rng.choice((0, 1, 2, 5, 16)))
+    """vm.kswapd_threads."""
+    return put(THREADS, rng.randint(1, 16))
 
 
 def set_wrong(rng: random.Random) -> str:
@@ -311,8 +309,6 @@ def calm(kept: dict[Path, str]) -> None:
         state = BLOCKS / f"memory{block}" / "state"
         if get(state) == "offline":
             put(state, "online")
-    for node in numbered(NODES, "node"):
-        put(NODES / f"node{node}" / "kswapd_threads", 0)
     put(THREADS, 1)
     if get(Path("/proc/swaps")).count("\n"):
         told = run("swapoff", "/dev/zram0", seconds=PATIENCE)

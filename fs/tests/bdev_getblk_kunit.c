@@ -17,6 +17,7 @@
 #include <linux/mm_inline.h>
 #include <linux/pagemap.h>
 #include <linux/swap.h>
+#include <linux/timer.h>
 #include <linux/workqueue.h>
 
 #define DISK_BYTES	(1024 * PAGE_SIZE)
@@ -312,12 +313,13 @@ static void nothing_beyond_the_end(struct kunit *test)
 static struct buffer_head *held;
 static struct folio *locked_folio;
 
-static void release_held(struct work_struct *work)
+/* A timer, because the look-up may spin without giving the CPU away. */
+static void release_held(struct timer_list *unused)
 {
 	brelse(held);
 }
 
-static DECLARE_DELAYED_WORK(release_held_work, release_held);
+static DEFINE_TIMER(release_held_timer, release_held);
 
 /* Buffers of another size that are in use are waited for, then replaced. */
 static void busy_buffers_of_another_size(struct kunit *test)
@@ -334,12 +336,13 @@ static void busy_buffers_of_another_size(struct kunit *test)
 	/* What set_blocksize() does, without the truncation. */
 	d->bdev->bd_mapping->host->i_blkbits = blksize_bits(c->size);
 	d->size = c->size;
-	schedule_delayed_work(&release_held_work, HZ / 10);
+	mod_timer(&release_held_timer, jiffies + HZ / 10);
 	bh = getblk(test, 1, c->gfp);
-	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&release_held_work));
+	KUNIT_EXPECT_FALSE(test, timer_pending(&release_held_timer));
 	KUNIT_EXPECT_EQ(test, bh_offset(bh), c->size);
 	brelse(bh);
-	flush_delayed_work(&release_held_work);
+	if (timer_delete_sync(&release_held_timer))
+		release_held(NULL);
 	empty_cache(test);
 }
 

@@ -122,7 +122,7 @@ static void only_their_own_is_started(struct kunit *test)
 	for (int i = 0; i < FOLIOS_PER_DEVICE; i++)
 		KUNIT_EXPECT_FALSE(test, folio_test_locked(d[MET].folio[i]));
 
-	/* A pending run is good enough. */
+	/* A flusher that is already due to run counts as found. */
 	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
 }
 
@@ -161,15 +161,32 @@ static void written_folios_start_nobody(struct kunit *test)
 	folio_set_dirty(d->folio[0]);
 }
 
-/* Written, but the filesystem still has work to do for it, such as NFS's commit. */
-static void private_data_starts_its_own(struct kunit *test)
+static bool fs_says_dirty, fs_says_writeback;
+
+static void is_dirty_writeback(struct folio *folio, bool *dirty, bool *writeback)
 {
+	*dirty = fs_says_dirty;
+	*writeback = fs_says_writeback;
+}
+
+/* The filesystem knows better, such as NFS of folios that the server has to commit. */
+static void the_filesystem_says_what_is_dirty(struct kunit *test)
+{
+	static const struct address_space_operations ops = {
+		.is_dirty_writeback = is_dirty_writeback,
+	};
 	struct test_device *d = test->priv;
 
+	d->inode->i_data.a_ops = &ops;
 	for (int i = 0; i < FOLIOS_PER_DEVICE; i++) {
 		folio_clear_dirty(d->folio[i]);
 		folio_set_private(d->folio[i]);
 	}
+	fs_says_dirty = true;
+	fs_says_writeback = true;
+	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
+	KUNIT_EXPECT_FALSE(test, started(&d->bdi->wb));
+	fs_says_writeback = false;
 	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
 	KUNIT_EXPECT_TRUE(test, started(&d->bdi->wb));
 	for (int i = 0; i < FOLIOS_PER_DEVICE; i++)
@@ -216,7 +233,7 @@ static void only_their_own_domain_is_started(struct kunit *test)
 	spin_lock_init(&domain->work_lock);
 	set_dirty(domain, true);
 	set_inode_wb(d->inode, domain);
-	/* The inode is about to change its domain: look under the lock. */
+	/* The inode is about to change its domain. */
 	inode_state_assign_raw(d->inode, I_WB_SWITCH);
 	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
 	inode_state_assign_raw(d->inode, 0);
@@ -231,7 +248,7 @@ static struct kunit_case reclaim_flushers_cases[] = {
 	KUNIT_CASE(each_of_several_is_started),
 	KUNIT_CASE(locked_folios_start_nobody),
 	KUNIT_CASE(written_folios_start_nobody),
-	KUNIT_CASE(private_data_starts_its_own),
+	KUNIT_CASE(the_filesystem_says_what_is_dirty),
 	KUNIT_CASE(none_is_found),
 	KUNIT_CASE(only_their_own_domain_is_started),
 	{}

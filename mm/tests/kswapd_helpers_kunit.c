@@ -12,7 +12,7 @@
 #include "../internal.h"
 #include "../kswapd_helpers.h"
 
-/* A node with one zone that has @free pages free, min 500, low 750, high 1000. */
+/* A node with four helpers and a zone that has @free pages free, min 500, low 750, high 1000. */
 static pg_data_t *node_with(struct kunit *test, long free)
 {
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
@@ -21,6 +21,8 @@ static pg_data_t *node_with(struct kunit *test, long free)
 	KUNIT_ASSERT_NOT_NULL(test, pgdat);
 	zone = &pgdat->node_zones[ZONE_NORMAL];
 	pgdat->nr_zones = ZONE_NORMAL + 1;
+	pgdat->kswapd_helpers.nr = 4;
+	pgdat->kswapd_helpers.highest_zoneidx = ZONE_NORMAL;
 	zone->_watermark[WMARK_MIN] = 500;
 	zone->_watermark[WMARK_LOW] = 750;
 	zone->_watermark[WMARK_HIGH] = 1000;
@@ -34,7 +36,7 @@ static unsigned int nr_wanted(pg_data_t *pgdat)
 {
 	unsigned int others = 0;
 
-	while (kswapd_helper_wanted(pgdat, ZONE_NORMAL, others, 4, false))
+	while (kswapd_helper_wanted(pgdat, others, false))
 		others++;
 	return others;
 }
@@ -60,11 +62,21 @@ static void the_watermarks_decide(struct kunit *test)
 
 		KUNIT_EXPECT_EQ_MSG(test, nr_wanted(pgdat), cases[i].wanted,
 				    "%ld pages free", cases[i].free);
-		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, ZONE_NORMAL, 0, 4, true),
+		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, 0, true),
 				    cases[i].begin, "%ld pages free", cases[i].free);
 		atomic_set(&pgdat->kswapd_failures, MAX_RECLAIM_RETRIES);
 		KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 0);
 	}
+}
+
+/* While kswapd waits for the disk, helpers would take the few pages that are in use. */
+static void none_while_kswapd_waits_for_writeback(struct kunit *test)
+{
+	pg_data_t *pgdat = node_with(test, 0);
+
+	atomic_set(&pgdat->nr_writeback_throttled, 1);
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0, true));
+	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 0);
 }
 
 /* A boost is kswapd's own: no helper begins or goes on because of a boost. */
@@ -73,7 +85,7 @@ static void a_boost_does_not_count(struct kunit *test)
 	pg_data_t *pgdat = node_with(test, 751);
 
 	pgdat->node_zones[ZONE_NORMAL].watermark_boost = 512;
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, ZONE_NORMAL, 0, 4, true));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0, true));
 	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 2);
 }
 
@@ -83,7 +95,7 @@ static void a_reserve_is_not_free(struct kunit *test)
 	pg_data_t *pgdat = node_with(test, 1126);
 
 	pgdat->node_zones[ZONE_NORMAL].nr_free_highatomic = 500;
-	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, ZONE_NORMAL, 0, 4, true));
+	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, 0, true));
 	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 3);
 }
 
@@ -92,7 +104,8 @@ static void no_zone_needs_no_helper(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 100);
 
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, ZONE_NORMAL - 1, 0, 4, true));
+	pgdat->kswapd_helpers.highest_zoneidx = ZONE_NORMAL - 1;
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0, true));
 }
 
 #ifdef CONFIG_LRU_GEN
@@ -127,16 +140,22 @@ static void a_helper_keeps_its_own_walk(struct kunit *test)
 
 static int creations_left;
 
-static struct task_struct *create_some(struct kswapd_help *help, unsigned int index)
+static struct task_struct *create_some(pg_data_t *pgdat, unsigned int index)
 {
 	struct task_struct *task;
 
 	if (!creations_left--)
 		return ERR_PTR(-ENOMEM);
 	kunit_deactivate_static_stub(kunit_get_current_test(), kswapd_helper_create);
-	task = kswapd_helper_create(help, index);
+	task = kswapd_helper_create(pgdat, index);
 	kunit_activate_static_stub(kunit_get_current_test(), kswapd_helper_create, create_some);
 	return task;
+}
+
+/* The number of reclaim threads of a node, its kswapd included. */
+static unsigned int threads_of(int nid)
+{
+	return 1 + READ_ONCE(NODE_DATA(nid)->kswapd_helpers.nr);
 }
 
 /* If a creation fails, all nodes keep the threads that they had. */
@@ -144,14 +163,14 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 {
 	/* So many succeed; with 15 one on the second node fails, where there is one. */
 	static const int lefts[] = { 0, 1, 2, KSWAPD_THREADS_MAX - 1 };
-	int nid = first_online_node;
-	unsigned int had = kswapd_threads_of(nid);
+	int nid = first_memory_node;
+	unsigned int had = threads_of(nid);
 
 	if (had != 1)
 		kunit_skip(test, "node %d has %u reclaim threads, not 1", nid, had);
 	for (unsigned int threads = 1; threads <= 3; threads += 2) {
 		KUNIT_ASSERT_EQ(test, kswapd_threads_set(threads), 0);
-		KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), threads);
+		KUNIT_EXPECT_EQ(test, threads_of(nid), threads);
 		for (int i = 0; i < ARRAY_SIZE(lefts); i++) {
 			if (lefts[i] > 2 && num_node_state(N_MEMORY) == 1)
 				continue;
@@ -159,17 +178,18 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 			kunit_activate_static_stub(test, kswapd_helper_create, create_some);
 			KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), -ENOMEM);
 			kunit_deactivate_static_stub(test, kswapd_helper_create);
-			KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), threads);
+			KUNIT_EXPECT_EQ(test, threads_of(nid), threads);
 		}
 		KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), 0);
-		KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), KSWAPD_THREADS_MAX);
+		KUNIT_EXPECT_EQ(test, threads_of(nid), KSWAPD_THREADS_MAX);
 	}
 	KUNIT_EXPECT_EQ(test, kswapd_threads_set(1), 0);
-	KUNIT_EXPECT_EQ(test, kswapd_threads_of(nid), 1);
+	KUNIT_EXPECT_EQ(test, threads_of(nid), 1);
 }
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
+	KUNIT_CASE(none_while_kswapd_waits_for_writeback),
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(a_reserve_is_not_free),
 	KUNIT_CASE(no_zone_needs_no_helper),

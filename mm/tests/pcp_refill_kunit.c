@@ -55,7 +55,8 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH);
 	/* When memory is plentiful again, refills grow anew. */
 	clear_bit(ZONE_BELOW_HIGH, &r->zone->flags);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), 2 * BATCH);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0),
+			BATCH << min(1, CONFIG_PCP_BATCH_SCALE_MAX));
 }
 
 /* Pages freed in large blocks do not clear the flag. */
@@ -69,7 +70,20 @@ static void a_stale_flag_caps_nothing(struct kunit *test)
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
-/* Refills of larger blocks do not change, and neither do small lists. */
+#ifdef CONFIG_CMA
+/* Most allocations cannot have the free pages of a CMA area. */
+static void free_cma_pages_do_not_count(struct kunit *test)
+{
+	struct refill *r = refill_of(test, 2 * HIGH);
+
+	atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], HIGH);
+	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
+	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH);
+}
+#endif
+
+/* Refills of larger blocks do not change, nor do those of disabled lists. */
 static void other_refills_are_unchanged(struct kunit *test)
 {
 	struct refill *r = refill_of(test, 0);
@@ -86,6 +100,9 @@ static struct kunit_case pcp_refill_cases[] = {
 	KUNIT_CASE(refills_grow_while_memory_is_plentiful),
 	KUNIT_CASE(a_refill_is_one_batch_below_high),
 	KUNIT_CASE(a_stale_flag_caps_nothing),
+#ifdef CONFIG_CMA
+	KUNIT_CASE(free_cma_pages_do_not_count),
+#endif
 	KUNIT_CASE(other_refills_are_unchanged),
 	{}
 };

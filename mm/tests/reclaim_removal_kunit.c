@@ -32,7 +32,7 @@ static struct removal_test *test_of(struct address_space *mapping)
 	return mapping->host->i_private;
 }
 
-/* The mapping no longer belongs to the folio. */
+/* The folio no longer belongs to a mapping. */
 static void removal_free_folio(struct folio *folio)
 {
 	struct removal_test *t = folio_change_private(folio, NULL);

@@ -16,14 +16,12 @@ struct throttle_case {
 	/* Who reclaims */
 	bool kswapd;
 	bool cgroup;
-	bool proactive;
 	bool proactive_root;
 	bool local_throttle;
 	bool hibernation;
 	unsigned int task;	/* further flags */
 	bool transaction;
-	bool fs_locks;
-	gfp_t gfp;		/* GFP_KERNEL, if it is 0 */
+	bool no_kill;		/* would follow */
 	/* What the pass has met, in pages: see struct scan_control */
 	unsigned int dirty;
 	unsigned int congested;
@@ -95,11 +93,9 @@ static const struct throttle_case throttle_cases[] = {
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, in a transaction", .cgroup = true, .transaction = true,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
-	{ .name = "cgroup, page cache of XFS", .cgroup = true, .gfp = GFP_NOFS,
-	  .cycled = 32, .taken = 32, .waits = true, .throttled = NOBODY },
-	{ .name = "cgroup, metadata", .cgroup = true, .gfp = GFP_NOFS, .fs_locks = true,
+	{ .name = "cgroup, no OOM kill to avoid", .cgroup = true, .no_kill = true,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
-	{ .name = "cgroup, memory.reclaim", .cgroup = true, .proactive = true,
+	{ .name = "cgroup, an exiting task", .cgroup = true, .task = PF_EXITING,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, a kernel thread", .cgroup = true, .task = PF_KTHREAD,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
@@ -130,12 +126,12 @@ static void throttle_test(struct kunit *test)
 	const struct throttle_case *c = test->param_value;
 	/* A kernel thread would not wait. */
 	static const unsigned int flags_played = PF_KSWAPD | PF_LOCAL_THROTTLE | PF_KTHREAD |
-						 PF_MEMALLOC_NOFS;
+						 PF_MEMALLOC_NOFS | PF_EXITING;
 	unsigned int flags = current->flags & flags_played;
 	struct lruvec *lruvec = kunit_kzalloc(test, sizeof(*lruvec), GFP_KERNEL);
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 	struct scan_control sc = {
-		.gfp_mask = c->gfp ?: GFP_KERNEL,
+		.gfp_mask = GFP_KERNEL,
 		.nr.dirty = c->dirty,
 		.nr.congested = c->congested,
 		.nr.cycled = c->cycled,
@@ -144,8 +140,7 @@ static void throttle_test(struct kunit *test)
 		.nr.taken = c->taken,
 		.priority = c->first ? DEF_PRIORITY : DEF_PRIORITY - 1,
 		.hibernation_mode = c->hibernation,
-		.proactive = c->proactive,
-		.may_hold_fs_locks = c->fs_locks,
+		.may_wait = c->cgroup && !c->no_kill,
 	};
 	unsigned long switches;
 	ktime_t start;
@@ -197,8 +192,30 @@ static void throttle_test(struct kunit *test)
 			c->node_congested);
 }
 
+/* A charge that should rather fail does not wait, nor one with a filesystem's locks held. */
+static void charges_test(struct kunit *test)
+{
+	static const struct {
+		gfp_t gfp;
+		bool may;
+	} charges[] = {
+		{ GFP_KERNEL_ACCOUNT, true },
+		{ GFP_HIGHUSER_MOVABLE, true },
+		{ GFP_HIGHUSER_MOVABLE | __GFP_NORETRY, false },
+		{ GFP_HIGHUSER_MOVABLE | __GFP_RETRY_MAYFAIL, false },
+		/* Page cache of XFS, and metadata */
+		{ GFP_HIGHUSER_MOVABLE & ~__GFP_FS, true },
+		{ GFP_NOFS, false },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(charges); i++)
+		KUNIT_EXPECT_EQ_MSG(test, memcg_charge_may_wait(charges[i].gfp), charges[i].may,
+				    "charge %d", i);
+}
+
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
+	KUNIT_CASE(charges_test),
 	{ }
 };
 

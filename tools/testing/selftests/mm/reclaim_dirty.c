@@ -211,9 +211,10 @@ static int dirty_then_read(const char *dirty, const char *clean, bool submit)
 
 /*
  * The disk is slow while reclaim meets a cgroup's dirty folios, so that they
- * stay. Once they are clean, a second pass must free them before the clean
- * ones, although they are older in no list. With @submit the folios are under
- * writeback when they are met. At least @least pages must be rotated.
+ * stay. Once they are clean, a second pass must free them before the data that
+ * was never dirty, although the first pass has moved them off the tail. With
+ * @submit the folios are under writeback when they are met. At least @least
+ * pages must be rotated.
  */
 static void is_freed_first(struct __test_metadata *_metadata, struct scene *s,
 			   struct scratch *disk, bool submit, long least)

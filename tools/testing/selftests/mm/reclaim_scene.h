@@ -4,9 +4,9 @@
  * cgroups, settings that leave all writing to reclaim, and counting of
  * tracepoints.
  *
- * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name block devices
- * that may be overwritten, with any filesystem. Without them sparse files under
- * $TMPDIR are used through loop devices.
+ * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name whole block
+ * devices, not partitions, that may be overwritten, with any filesystem. Without
+ * them sparse files under $TMPDIR are used through loop devices.
  */
 #ifndef RECLAIM_SCENE_H
 #define RECLAIM_SCENE_H

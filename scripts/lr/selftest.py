@@ -84,15 +84,7 @@ SPECIAL = (
     Cell(True, 2, tiers=True, only=("reclaim_numa_balancing",)),
     Cell(False, 2, cma=True, only=("reclaim_pcp_drain",)),
     Cell(True, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
-    Cell(
-        False,
-        2,
-        module=True,
-        only=(
-            "reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",
-            "reclaim_pcp_drain:pcp_drain.a_zone_goes_and_comes",
-        ),
-    ),
+    Cell(False, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
 )
 
 

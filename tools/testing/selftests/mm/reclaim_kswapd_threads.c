@@ -150,6 +150,15 @@ static void stop_readers(pid_t *readers)
 	}
 }
 
+static bool node_comes(const int *blocks, int nr)
+{
+	bool ok = true;
+
+	for (int i = 0; i < nr; i++)
+		ok = !write_text(block_file(blocks[i], "state"), "online_movable\n") && ok;
+	return ok;
+}
+
 FIXTURE_TEARDOWN(kswapd_threads)
 {
 	stop_readers(self->readers);
@@ -375,6 +384,33 @@ TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
 	expect_threads(_metadata, 6);
 }
 
+/* A node whose memory is all movable, so that it can go offline; -1 if there is none. */
+static int node_that_can_go(int *blocks, int *nr)
+{
+	for (int nid = 0; nid < MAX_NODES; nid++) {
+		int all = node_blocks(nid, "", blocks, MAX_BLOCKS);
+
+		*nr = node_blocks(nid, "Movable", blocks, MAX_BLOCKS);
+		/* With more blocks than fit in the array, not all would go offline. */
+		if (*nr && *nr == all && all < MAX_BLOCKS)
+			return nid;
+	}
+	*nr = 0;
+	return -1;
+}
+
+static bool node_goes(const int *blocks, int nr)
+{
+	double until = now() + 90;
+	int block = 0;
+
+	while (block < nr && now() < until) {
+		if (!offline_within(blocks[block], 30))
+			block++;
+	}
+	return block == nr;
+}
+
 static bool node_has_threads(int nid)
 {
 	struct threads t;
@@ -444,7 +480,7 @@ static const char *file_of_holes(const char *disk, const char *mnt)
 /* A node's last memory goes offline while its helpers work, and comes back. */
 TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 {
-	int nid = node_that_can_go(self->blocks, MAX_BLOCKS, &self->nr_blocks), rounds = 0;
+	int nid = node_that_can_go(self->blocks, &self->nr_blocks), rounds = 0;
 	long total = read_figure("/proc/meminfo", "MemTotal:"), stolen;
 	const char *disk = getenv("RECLAIM_DISK_EXT4"), *path;
 	unsigned long mask;

@@ -68,7 +68,7 @@ static int node_cpus(int nid, cpu_set_t *set)
  * user space allocates above min and what a zone protects from higher zones.
  */
 struct zones {
-	long free, room, cma, lists, most;
+	long free, room, cma, lists;
 	long on_cpu[MAX_CPUS];
 };
 
@@ -110,8 +110,6 @@ static void read_zones(int nid, struct zones *z)
 		} else if (pageset && sscanf(line, " count: %ld", &value) == 1) {
 			z->lists += value;
 			z->on_cpu[cpu] += value;
-		} else if (pageset && sscanf(line, " high_max: %ld", &value) == 1) {
-			z->most += value;
 		}
 	}
 	if (f)
@@ -601,36 +599,6 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 	EXPECT_GT(drains, 0);
 	EXPECT_EQ(kills, events("oom_kill"));
 	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
-}
-
-/*
- * All memory of a node goes and comes. Its zone keeps the pagesets, and none is
- * lost: one takes 320 bytes a CPU, so 128 rounds would lose ten pages a CPU.
- */
-TEST_F_TIMEOUT(pcp_drain, a_zone_goes_and_comes, 300)
-{
-	int blocks[64], nr, nid = node_that_can_go(blocks, ARRAY_SIZE(blocks), &nr);
-	long percpu = 0, most = 0;
-	struct zones z;
-
-	if (nid < 0)
-		SKIP(return, "no node of movable memory only (memhp_default_state=online_movable)");
-	for (int round = 0; round <= 128; round++) {
-		ASSERT_TRUE(node_goes(blocks, nr));
-		ASSERT_TRUE(node_comes(blocks, nr));
-		if (round)
-			continue;
-		percpu = read_figure("/proc/meminfo", "Percpu:");
-		read_zones(nid, &z);
-		most = z.most;
-	}
-	percpu = read_figure("/proc/meminfo", "Percpu:") - percpu;
-	ksft_print_msg("node %d went and came 128 times: %ld KiB more of per-cpu memory\n",
-		       nid, percpu);
-	EXPECT_LT(percpu, 5 * sysconf(_SC_NPROCESSORS_CONF) * page_size / 1024);
-	read_zones(nid, &z);
-	EXPECT_GT(most, 0);
-	EXPECT_EQ(most, z.most);
 }
 
 /*

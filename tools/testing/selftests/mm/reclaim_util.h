@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
@@ -137,42 +136,6 @@ static inline int offline_within(int block, int seconds)
 	ret = write_text(block_file(block, "state"), "offline\n");
 	setitimer(ITIMER_REAL, &off, NULL);
 	return ret;
-}
-
-/* A node whose memory is all movable, so that it can go offline; -1 if there is none. */
-static inline int node_that_can_go(int *blocks, int max, int *nr)
-{
-	for (int nid = 0; nid < 64; nid++) {
-		int all = node_blocks(nid, "", blocks, max);
-
-		*nr = node_blocks(nid, "Movable", blocks, max);
-		/* With more blocks than fit in the array, not all would go offline. */
-		if (*nr && *nr == all && all < max)
-			return nid;
-	}
-	*nr = 0;
-	return -1;
-}
-
-static inline bool node_goes(const int *blocks, int nr)
-{
-	double until = now() + 90;
-	int block = 0;
-
-	while (block < nr && now() < until) {
-		if (!offline_within(blocks[block], 30))
-			block++;
-	}
-	return block == nr;
-}
-
-static inline bool node_comes(const int *blocks, int nr)
-{
-	bool ok = true;
-
-	for (int i = 0; i < nr; i++)
-		ok = !write_text(block_file(blocks[i], "state"), "online_movable\n") && ok;
-	return ok;
 }
 
 #endif

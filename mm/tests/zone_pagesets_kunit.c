@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A zone that loses its memory and gets memory again keeps its per-cpu page
+ * lists: somebody may be using them all the time.
+ */
+#include <kunit/test.h>
+#include <linux/mmzone.h>
+#include <linux/percpu.h>
+
+#include "../internal.h"
+#include "../page_alloc.h"
+
+/* __init, as what it calls may be. */
+static void __init pagesets_stay(struct kunit *test)
+{
+	struct zone *zone = kunit_kzalloc(test, sizeof(*zone), GFP_KERNEL);
+	struct per_cpu_pages __percpu *lists = alloc_percpu(struct per_cpu_pages);
+	struct per_cpu_zonestat __percpu *stats = NULL;
+
+	KUNIT_ASSERT_NOT_NULL(test, zone);
+	KUNIT_ASSERT_NOT_NULL(test, lists);
+	/* Their size is 0 on !SMP && !NUMA. */
+	if (sizeof(struct per_cpu_zonestat) > 0) {
+		stats = alloc_percpu(struct per_cpu_zonestat);
+		KUNIT_ASSERT_NOT_NULL(test, stats);
+	}
+	zone->zone_pgdat = NODE_DATA(first_online_node);
+	zone->name = "test";
+	zone->per_cpu_zonestats = stats;
+	zone->per_cpu_pageset = lists;
+
+	/* The last memory goes offline. */
+	zone_pcp_reset(zone);
+	KUNIT_EXPECT_TRUE(test, zone->per_cpu_pageset == lists);
+	KUNIT_EXPECT_TRUE(test, zone->per_cpu_zonestats == stats);
+	/* The node comes back, then its memory. */
+	zone_pcp_init(zone);
+	KUNIT_EXPECT_TRUE(test, zone->per_cpu_pageset == lists);
+	setup_zone_pageset(zone);
+	KUNIT_EXPECT_TRUE(test, zone->per_cpu_pageset == lists);
+	KUNIT_EXPECT_TRUE(test, zone->per_cpu_zonestats == stats);
+
+	/* What was replaced may have been freed. */
+	if (zone->per_cpu_pageset == lists)
+		free_percpu(lists);
+	if (zone->per_cpu_zonestats == stats)
+		free_percpu(stats);
+}
+
+static struct kunit_case __refdata zone_pagesets_cases[] = {
+	KUNIT_CASE(pagesets_stay),
+	{}
+};
+
+static struct kunit_suite zone_pagesets_suite = {
+	.name = "zone_pagesets",
+	.test_cases = zone_pagesets_cases,
+};
+
+kunit_test_init_section_suite(zone_pagesets_suite);
+
+MODULE_DESCRIPTION("KUnit test for the per-cpu page lists of zones without memory");
+MODULE_LICENSE("GPL");

@@ -45,6 +45,18 @@ def test_stock_leaves_our_suites_out(tmp_path: Path) -> None:
     assert "CONFIG_B_KUNIT_TEST=y" in ours
 
 
+def test_a_mechanism_is_compiled_before_its_suite_comes(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    (tmp_path / "mm/tests").mkdir(parents=True)
+    (tmp_path / "mm/tests/a.kunitconfig").write_text("CONFIG_KUNIT=y\nCONFIG_A=y\nCONFIG_A_KUNIT_TEST=y\n")
+    source = tmp_path / "source"
+    (source / "mm").mkdir(parents=True)
+    (source / "mm/Kconfig").write_text("config AB\n")
+    assert build.kunit_symbols(layout, source) == []
+    (source / "mm/Kconfig").write_text("config AB\nconfig A\n")
+    assert build.kunit_symbols(layout, source) == ["CONFIG_A=y"]
+
+
 def test_make_is_not_told_our_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNEL", "stock")
     monkeypatch.setenv("MAKEFLAGS", "-- KERNEL=stock")

@@ -128,13 +128,19 @@ def fragments(layout: Layout, spec: Target) -> list[Path]:
 
 
 def kunit_symbols(layout: Layout, source: Path) -> list[str]:
-    """What our .kunitconfig files switch on, suites and what these test, as far as this source has the files."""
+    """What our .kunitconfig files switch on, suites and what these test, as far as this source has it.
+
+    A commit of the series may have a mechanism whose suite comes later; it is to be compiled all the same.
+    """
+    kconfigs = [source / folder / "Kconfig" for folder in ("fs", "mm")]
+    defined = "\n".join(path.read_text() for path in kconfigs if path.exists())
     found: list[str] = []
     for path in kunit_configs(layout):
-        copy = source / path.relative_to(layout.root)
-        for line in copy.read_text().splitlines() if copy.exists() else []:
-            if re.fullmatch(r"CONFIG_[A-Z0-9_]+=y", line.strip()) and line.strip() not in found:
-                found.append(line.strip())
+        there = (source / path.relative_to(layout.root)).exists()
+        for line in (text.strip() for text in path.read_text().splitlines()):
+            match = re.fullmatch(r"CONFIG_([A-Z0-9_]+)=y", line)
+            if match and (there or re.search(rf"^config {match[1]}$", defined, re.MULTILINE)) and line not in found:
+                found.append(line)
     return found
 
 

@@ -118,12 +118,14 @@ def offline(block: Path) -> str:
     SIGALRM must kill. Stock isolates the whole block, and where one of its folios is large, compaction for the folio's
     place may wait until fewer pages are isolated: for itself, and only a fatal signal ends that.
     """
-    pid = os.fork()
-    if not pid:
+
+    def work() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(8)
-        os._exit(1 if put(block, "offline") else 0)
-    status = os.waitpid(pid, 0)[1]
+        if put(block, "offline"):
+            os._exit(1)
+
+    status = os.waitpid(child(work), 0)[1]
     if os.WIFSIGNALED(status):
         return "busy for 8 s"
     return "refused" if status else ""

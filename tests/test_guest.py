@@ -123,6 +123,19 @@ def test_timeout_ends_everything_started(tmp_path: Path) -> None:
     assert not status.exists() or "zombie" in status.read_text()
 
 
+def test_being_told_to_stop_ends_the_guests_that_run(tmp_path: Path) -> None:
+    layout, spec = toy(tmp_path, "sleep 60")
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), guest.several() as pool:
+        ends = [pool.submit(guest.run, layout, spec, "true") for _ in range(3)]
+        while len(guest._running) < 2:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - begun < 20 and not guest._running
+    # None is booted once more, and the third one never.
+    assert [end.cancelled() for end in ends] == [False, False, True]
+
+
 def test_a_guest_that_stops_while_booting_gets_a_second_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

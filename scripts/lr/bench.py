@@ -84,7 +84,7 @@ def main(argv: list[str]) -> int:
     known = sample.read_all(layout.build / "bench")
     costs = [estimate.cost(job, asked, known) for job in left]
     if left:
-        say(estimate.report(left, costs))
+        say(estimate.report(left, costs, runner.at_once(asked)))
     failed = runner.run(layout, left, images, digests, asked, costs=[each.seconds for each in costs])
     labels = [column.label for column in columns]
     same = nulltest.twins(columns)

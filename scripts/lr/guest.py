@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,11 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|c)")
 _BEGUN = "@reclaim-begun"
 _MARK = "@reclaim-exit:"
 _MARKED = re.compile(_MARK + r"([0-9]+)\s*$")
+# Two cores run two guests: one alone leaves a core idle most of the time, as it boots on one CPU.
+AT_ONCE = 2
+# The guests that run; and whether they are being ended, so that none is booted once more.
+_running: set[subprocess.Popen[bytes]] = set()
+_ending = threading.Event()
 # Seconds within which a guest comes to its command, many times what it takes. Emulated CPUs rarely, but sometimes, stop
 # for ever in the middle of booting.
 _BOOT = 240
@@ -263,6 +269,22 @@ def interact(layout: Layout, spec: Spec) -> Outcome:
     return Outcome("panic" if _PANIC.search(text) else "exited", 0, "", text, time.monotonic() - start)
 
 
+@contextmanager
+def several(at_once: int = AT_ONCE) -> Iterator[ThreadPoolExecutor]:
+    """Threads that run guests. Leaving by an exception, as when we are told to stop, ends the guests first."""
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            yield pool
+        except BaseException:
+            _ending.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in list(_running):
+                _end(child)
+            pool.shutdown()
+            _ending.clear()
+            raise
+
+
 def run(
     layout: Layout,
     spec: Spec,
@@ -278,6 +300,8 @@ def run(
         qemu = [*_disks(folder, spec.disks), *spec.qemu]
         words = _arguments(layout, spec, qemu, f"bash {inside}")
         outcome = _watch(words, spec, on_output)
+        if _ending.is_set():
+            return outcome
         if outcome.ended == "unbooted" or (outcome.ended == "died" and not outcome.output):
             # Nothing of the command has run: rarely QEMU hangs or goes away in the middle of booting. A kernel that can
             # not boot does not the second time, either.
@@ -304,10 +328,13 @@ def _watch(
         # Nobody else knows of the child and its readers: no signal may come before `finally` can end them.
         with stop.held():
             child = _start(words, spec.environment)
+            _running.add(child)
             assert child.stdout is not None and child.stderr is not None
             for stream, into, on_line in ((child.stdout, output, on_output), (child.stderr, console, None)):
                 readers.append(threading.Thread(target=_read, args=(stream, into, on_line, begun), daemon=True))
                 readers[-1].start()
+        if _ending.is_set():
+            raise Fail("a guest that had just begun was ended: we were told to stop")
         _wait(child, timeout, begun)
     except subprocess.TimeoutExpired:
         late = True
@@ -315,6 +342,7 @@ def _watch(
     finally:
         if child is not None:
             _end(child)
+            _running.discard(child)
         # Also when we are being stopped: what a reader does with a line must be over when we go on.
         for reader in readers:
             reader.join(10)

@@ -54,17 +54,17 @@ def total(costs: Iterable[Cost]) -> Sum:
     return Sum(sum(each.seconds for each in whole), len(whole), sum(each.recorded for each in whole))
 
 
-def report(todo: Sequence[Job], costs: Sequence[Cost]) -> str:
-    """What is going to be run and how long that takes, a line a scenario."""
+def report(todo: Sequence[Job], costs: Sequence[Cost], at_once: int = 1) -> str:
+    """What is going to be run, so many guests at once, and how long that takes, a line a scenario."""
     lines = []
     for name in dict.fromkeys(job.scenario.name for job in todo):
         own = [(job, each) for job, each in zip(todo, costs, strict=True) if job.scenario.name == name]
         variants = len({job.variant.name for job, _ in own})
         words = f"{_some(len(own), 'boot')} of {_some(variants, 'variant')}"
-        lines.append(f"  {name:<16} {clock(total(each for _, each in own).seconds):>9}  {words}")
+        lines.append(f"  {name:<16} {clock(total(each for _, each in own).seconds / at_once):>9}  {words}")
     whole = total(costs)
     known = f"{whole.recorded} as earlier ones took, {whole.samples - whole.recorded} by the scenario's seconds"
-    return "\n".join([f"about {clock(whole.seconds)} for {_some(whole.samples, 'boot')}, {known}:", *lines])
+    return "\n".join([f"about {clock(whole.seconds / at_once)} for {_some(whole.samples, 'boot')}, {known}:", *lines])
 
 
 def _some(count: int, what: str) -> str:

@@ -154,7 +154,7 @@ def test_selftest_options() -> None:
         cell.name for cell in selftest.MATRIX
     ]
     special = tuple(cell.name for cell in selftest.SPECIAL)
-    assert special[:3] == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,tiers=1", "lru_gen=off,nodes=2,cma=1")
+    assert special[:3] == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,tiers=1", "lru_gen=off,nodes=2,movable=1")
     assert special[3:] == ("lru_gen=on,nodes=2,module=1", "lru_gen=off,nodes=2,module=1")
     assert len(selftest.parse_matrix("")) == 9
     assert len(selftest.parse_matrix("", ["reclaim_pcp_drain", "reclaim_numa_balancing"])) == 7

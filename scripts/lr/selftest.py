@@ -7,7 +7,6 @@ import argparse
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,8 +23,6 @@ DISKS = tuple(Disk(fs, "blank", 512) for fs in ("ext4", "xfs", "btrfs", "f2fs"))
 _SELECTION = re.compile(r"([A-Za-z0-9_-]+)(?::([A-Za-z0-9_.-]+))?$")
 # Tests of memory pressure have to fill it all.
 _MIB = 640
-# More would only share the same cores; each guest has four CPUs of its own to emulate.
-_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,8 @@ class Cell:
     nodes: int
     # The last node is a lower memory tier.
     tiers: bool = False
-    # The first node keeps memory for who needs contiguous pages; the second one has movable memory, which can go.
-    cma: bool = False
+    # The second node has movable memory, of which blocks can go.
+    movable: bool = False
     # One node more, without CPUs, whose memory is a module of its own and movable: it can go as a whole.
     module: bool = False
     # The programs, or cases of them, that run there when none is named; empty: all.
@@ -48,7 +45,7 @@ class Cell:
     @property
     def name(self) -> str:
         """As it is shown, and named in JUnit."""
-        special = "".join(f",{name}=1" for name in ("tiers", "cma", "module") if getattr(self, name))
+        special = "".join(f",{name}=1" for name in ("tiers", "movable", "module") if getattr(self, name))
         return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}{special}"
 
     @property
@@ -63,8 +60,8 @@ class Cell:
     @property
     def append(self) -> tuple[str, ...]:
         """What the kernel's command line says there."""
-        if self.cma:
-            return ("cma=32M@0-192M", "movablecore=512M")
+        if self.movable:
+            return ("movablecore=512M",)
         return ("memhp_default_state=online_movable",) if self.module else ()
 
     @property
@@ -82,7 +79,7 @@ MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, Fa
 SPECIAL = (
     Cell(True, 4, only=("reclaim_numa_balancing", "reclaim_pcp_drain")),
     Cell(True, 2, tiers=True, only=("reclaim_numa_balancing",)),
-    Cell(False, 2, cma=True, only=("reclaim_pcp_drain",)),
+    Cell(False, 2, movable=True, only=("reclaim_pcp_drain:pcp_drain.cpus_and_memory_come_and_go",)),
     Cell(True, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
     Cell(False, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
 )
@@ -148,7 +145,7 @@ def run_selftests(
         spec = Spec(
             kernel_image,
             # A block of 128 MiB that is all movable, and does not end where the memory does.
-            mib=1024 if cell.cma else _MIB,
+            mib=1024 if cell.movable else _MIB,
             nodes=cell.nodes,
             tiers=cell.tiers,
             append=cell.append,
@@ -163,7 +160,7 @@ def run_selftests(
         return judge(outcome, f"{label} {cell.name}", allowed)
 
     cases: list[Case] = []
-    with Progress(f"{label}: {len(matrix)} guests", len(matrix)) as progress, ThreadPoolExecutor(_AT_ONCE) as pool:
+    with Progress(f"{label}: {len(matrix)} guests", len(matrix)) as progress, guest.several() as pool:
         for done, found in enumerate(pool.map(one, matrix), start=1):
             cases += found
             progress.update(done)

@@ -10,7 +10,6 @@
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
@@ -599,101 +598,6 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 	EXPECT_GT(drains, 0);
 	EXPECT_EQ(kills, events("oom_kill"));
 	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
-}
-
-/*
- * Find the first CMA area in debugfs; its files are alloc and free, which take
- * a number of pages.
- */
-static int cma_area(char *path, size_t size)
-{
-	static const char base[] = "/sys/kernel/debug/cma";
-	struct dirent *entry;
-	DIR *dir = opendir(base);
-	int ret = -ENOENT;
-
-	while (dir && ret && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, size, "%s/%.64s/", base, entry->d_name);
-		ret = 0;
-	}
-	if (dir)
-		closedir(dir);
-	return ret;
-}
-
-static int cma(const char *area, const char *file, long pages)
-{
-	char path[128], text[32];
-
-	snprintf(path, sizeof(path), "%s%s", area, file);
-	snprintf(text, sizeof(text), "%ld\n", pages);
-	return write_text(path, text);
-}
-
-/* The node of the area's pages. */
-static int cma_node(int nodes)
-{
-	for (int nid = 0; nid < nodes; nid++) {
-		struct zones z;
-
-		read_zones(nid, &z);
-		if (z.cma)
-			return nid;
-	}
-	return -1;
-}
-
-/*
- * A task that allocates a range of pages drains the lists of the range's zone.
- * Drains for allocations that fail in that zone must neither undo nor delay
- * that.
- */
-TEST_F_TIMEOUT(pcp_drain, contiguous_pages_are_found, 120)
-{
-	const long pages = 4 * MIB / page_size;
-	long stalled = stalls(), drains = events("pcp_drain_alloc");
-	int nid, served = 0, refused = 0;
-	double until, start, longest = 0;
-	char area[96];
-
-	if (access("/dev/nullb0", R_OK))
-		SKIP(return, "no /dev/nullb0: load null_blk");
-	if (cma_area(area, sizeof(area)))
-		SKIP(return, "no CMA area in debugfs: boot with cma=");
-	nid = cma_node(self->nid + 1);
-	ASSERT_GE(nid, 0);
-	node_cpus(nid, &self->cpus);
-	ASSERT_EQ(0, start_readers(self->readers, false, nid));
-	let_readers_go(self->readers);
-	until = now() + 10;
-	/* Ten seconds; more where the machine is slow. */
-	while (now() < until || (served < 4 && now() < until + 60)) {
-		/* Put pages of the area on all lists. */
-		for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
-			if (CPU_ISSET(cpu, &self->cpus))
-				fill_lists(cpu, nid, 8 * MIB / page_size, 1);
-		}
-		start = now();
-		if (!cma(area, "alloc", pages)) {
-			served++;
-			ASSERT_EQ(0, cma(area, "free", pages));
-		} else {
-			refused++;
-		}
-		if (now() - start > longest)
-			longest = now() - start;
-	}
-	end_readers(_metadata, self->readers);
-	stalled = stalls() - stalled;
-	drains = events("pcp_drain_alloc") - drains;
-	ksft_print_msg("node %d: %d times %ld pages, %d refused, %.1f s at most\n",
-		       nid, served, pages, refused, longest);
-	ksft_print_msg("%ld stalls, %ld drains\n", stalled, drains);
-	EXPECT_GT(served, 3);
-	EXPECT_EQ(0, refused);
-	EXPECT_GT(drains, 0);
 }
 
 TEST_HARNESS_MAIN

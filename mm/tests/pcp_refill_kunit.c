@@ -50,11 +50,10 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 	struct refill *r = refill_of(test, HIGH);
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
 	for (int i = 0; i < 10; i++)
 		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH);
 	/* When memory is plentiful again, refills grow anew. */
-	clear_bit(ZONE_BELOW_HIGH, &r->zone->flags);
+	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], HIGH + 1);
 	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0),
 			BATCH << min(1, CONFIG_PCP_BATCH_SCALE_MAX));
 }
@@ -78,7 +77,6 @@ static void free_cma_pages_do_not_count(struct kunit *test)
 
 	atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], HIGH);
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
 	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH);
 }
 #endif
@@ -88,7 +86,6 @@ static void other_refills_are_unchanged(struct kunit *test)
 {
 	struct refill *r = refill_of(test, 0);
 
-	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
 	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 3), BATCH >> 3);
 	r->pcp.high = 0;
 	r->pcp.high_min = 0;

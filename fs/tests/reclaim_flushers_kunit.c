@@ -148,51 +148,6 @@ static void locked_folios_start_nobody(struct kunit *test)
 		folio_unlock(d->folio[i]);
 }
 
-/* Written since reclaim met them: start no flusher, and do not start all. */
-static void written_folios_start_nobody(struct kunit *test)
-{
-	struct test_device *d = test->priv;
-
-	folio_clear_dirty(d->folio[0]);
-	set_bit(PG_writeback, &d->folio[1]->flags.f);
-	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
-	KUNIT_EXPECT_FALSE(test, started(&d->bdi->wb));
-	clear_bit(PG_writeback, &d->folio[1]->flags.f);
-	folio_set_dirty(d->folio[0]);
-}
-
-static bool fs_says_dirty, fs_says_writeback;
-
-static void is_dirty_writeback(struct folio *folio, bool *dirty, bool *writeback)
-{
-	*dirty = fs_says_dirty;
-	*writeback = fs_says_writeback;
-}
-
-/* The filesystem knows better, such as NFS of folios that the server has to commit. */
-static void the_filesystem_says_what_is_dirty(struct kunit *test)
-{
-	static const struct address_space_operations ops = {
-		.is_dirty_writeback = is_dirty_writeback,
-	};
-	struct test_device *d = test->priv;
-
-	d->inode->i_data.a_ops = &ops;
-	for (int i = 0; i < FOLIOS_PER_DEVICE; i++) {
-		folio_clear_dirty(d->folio[i]);
-		folio_set_private(d->folio[i]);
-	}
-	fs_says_dirty = true;
-	fs_says_writeback = true;
-	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
-	KUNIT_EXPECT_FALSE(test, started(&d->bdi->wb));
-	fs_says_writeback = false;
-	KUNIT_EXPECT_TRUE(test, wakeup(test, MET, MET));
-	KUNIT_EXPECT_TRUE(test, started(&d->bdi->wb));
-	for (int i = 0; i < FOLIOS_PER_DEVICE; i++)
-		folio_clear_private(d->folio[i]);
-}
-
 /* The caller then starts all flushers. */
 static void none_is_found(struct kunit *test)
 {
@@ -203,11 +158,6 @@ static void none_is_found(struct kunit *test)
 	d->bdi->capabilities &= ~BDI_CAP_WRITEBACK;
 	KUNIT_EXPECT_FALSE(test, wakeup(test, MET, MET));
 	d->bdi->capabilities |= BDI_CAP_WRITEBACK;
-
-	/* The inode is not on a flusher's list yet */
-	set_dirty(wb, false);
-	KUNIT_EXPECT_FALSE(test, wakeup(test, MET, MET));
-	set_dirty(wb, true);
 
 	/* The inode has no flusher yet */
 	if (IS_ENABLED(CONFIG_CGROUP_WRITEBACK)) {
@@ -247,8 +197,6 @@ static struct kunit_case reclaim_flushers_cases[] = {
 	KUNIT_CASE(only_their_own_is_started),
 	KUNIT_CASE(each_of_several_is_started),
 	KUNIT_CASE(locked_folios_start_nobody),
-	KUNIT_CASE(written_folios_start_nobody),
-	KUNIT_CASE(the_filesystem_says_what_is_dirty),
 	KUNIT_CASE(none_is_found),
 	KUNIT_CASE(only_their_own_domain_is_started),
 	{}

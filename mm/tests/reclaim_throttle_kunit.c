@@ -191,7 +191,8 @@ static void throttle_test(struct kunit *test)
 			c->node_congested);
 }
 
-/* A charge that should rather fail does not wait, nor one with a filesystem's locks held. */
+#ifdef CONFIG_MEMCG
+/* A charge that should rather fail does not wait, nor one with others' locks held. */
 static void charges_test(struct kunit *test)
 {
 	static const struct {
@@ -210,11 +211,18 @@ static void charges_test(struct kunit *test)
 	for (int i = 0; i < ARRAY_SIZE(charges); i++)
 		KUNIT_EXPECT_EQ_MSG(test, memcg_charge_may_wait(charges[i].gfp), charges[i].may,
 				    "charge %d", i);
+	/* For another's cgroup */
+	current->active_memcg = root_mem_cgroup;
+	KUNIT_EXPECT_FALSE(test, memcg_charge_may_wait(GFP_KERNEL_ACCOUNT));
+	current->active_memcg = NULL;
 }
+#endif
 
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
+#ifdef CONFIG_MEMCG
 	KUNIT_CASE(charges_test),
+#endif
 	{ }
 };
 

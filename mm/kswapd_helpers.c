@@ -115,7 +115,7 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 	 * No order is needed between the free pages and the sleeper: a helper
 	 * missed here is woken by the next allocation, and kswapd is at work.
 	 */
-	if (likely(!READ_ONCE(helpers->nr)) || !waitqueue_active(&helpers->wait) ||
+	if (!waitqueue_active(&helpers->wait) ||
 	    !kswapd_helper_wanted(pgdat, atomic_read(&helpers->at_work), true))
 		return;
 	count_vm_event(KSWAPD_HELPER_WAKE);
@@ -237,19 +237,13 @@ VISIBLE_IF_KUNIT int kswapd_threads_set(int threads)
 static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
 {
-	/* 0, which is out of range, if the write is ignored because of its offset. */
-	int threads = write ? 0 : READ_ONCE(kswapd_threads);
-	const struct ctl_table copy = {
-		.procname = table->procname,
-		.data = &threads,
-		.maxlen = sizeof(threads),
-		.extra1 = table->extra1,
-		.extra2 = table->extra2,
-	};
+	int threads = READ_ONCE(kswapd_threads);
+	struct ctl_table copy = *table;
 	int ret;
 
+	copy.data = &threads;
 	ret = proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
-	if (!ret && write && threads)
+	if (!ret && write)
 		ret = kswapd_threads_set(threads);
 	return ret;
 }

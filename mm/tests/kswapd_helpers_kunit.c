@@ -2,15 +2,13 @@
 /*
  * kswapd's helpers: when they begin and end, whose page table walk they use,
  * which settings are accepted, and that a failed start changes nothing.
+ * Included by mm/vmscan.c.
  */
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <kunit/test-bug.h>
 #include <linux/err.h>
-#include <linux/swap.h>
-
-#include "../internal.h"
-#include "../kswapd_helpers.h"
+#include <linux/nodemask.h>
 
 /* A node with four helpers and a zone that has @free pages free, min 500, low 750, high 1000. */
 static pg_data_t *node_with(struct kunit *test, long free)
@@ -152,10 +150,14 @@ static struct task_struct *create_some(pg_data_t *pgdat, unsigned int index)
 	return task;
 }
 
-/* The number of reclaim threads of a node, its kswapd included. */
-static unsigned int threads_of(int nid)
+/* Every node has so many reclaim threads, its kswapd included. */
+static void expect_threads(struct kunit *test, unsigned int threads)
 {
-	return 1 + READ_ONCE(NODE_DATA(nid)->kswapd_helpers.nr);
+	int nid;
+
+	for_each_node_state(nid, N_MEMORY)
+		KUNIT_EXPECT_EQ_MSG(test, 1 + READ_ONCE(NODE_DATA(nid)->kswapd_helpers.nr),
+				    threads, "node %d", nid);
 }
 
 /* If a creation fails, all nodes keep the threads that they had. */
@@ -163,14 +165,12 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 {
 	/* So many succeed; with 15 one on the second node fails, where there is one. */
 	static const int lefts[] = { 0, 1, 2, KSWAPD_THREADS_MAX - 1 };
-	int nid = first_memory_node;
-	unsigned int had = threads_of(nid);
 
-	if (had != 1)
-		kunit_skip(test, "node %d has %u reclaim threads, not 1", nid, had);
+	/* The default */
+	expect_threads(test, 1);
 	for (unsigned int threads = 1; threads <= 3; threads += 2) {
 		KUNIT_ASSERT_EQ(test, kswapd_threads_set(threads), 0);
-		KUNIT_EXPECT_EQ(test, threads_of(nid), threads);
+		expect_threads(test, threads);
 		for (int i = 0; i < ARRAY_SIZE(lefts); i++) {
 			if (lefts[i] > 2 && num_node_state(N_MEMORY) == 1)
 				continue;
@@ -178,13 +178,13 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 			kunit_activate_static_stub(test, kswapd_helper_create, create_some);
 			KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), -ENOMEM);
 			kunit_deactivate_static_stub(test, kswapd_helper_create);
-			KUNIT_EXPECT_EQ(test, threads_of(nid), threads);
+			expect_threads(test, threads);
 		}
 		KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), 0);
-		KUNIT_EXPECT_EQ(test, threads_of(nid), KSWAPD_THREADS_MAX);
+		expect_threads(test, KSWAPD_THREADS_MAX);
 	}
 	KUNIT_EXPECT_EQ(test, kswapd_threads_set(1), 0);
-	KUNIT_EXPECT_EQ(test, threads_of(nid), 1);
+	expect_threads(test, 1);
 }
 
 static struct kunit_case kswapd_helpers_cases[] = {
@@ -206,6 +206,3 @@ static struct kunit_suite kswapd_helpers_suite = {
 };
 
 kunit_test_suite(kswapd_helpers_suite);
-
-MODULE_DESCRIPTION("KUnit tests for the helpers of kswapd");
-MODULE_LICENSE("GPL");

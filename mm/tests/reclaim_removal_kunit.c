@@ -166,6 +166,10 @@ static void two_files_in_turn_go_too(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t->freed, 2 * NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, 0);
 	KUNIT_EXPECT_EQ(test, t->inode[1].i_data.nrpages, 0);
+	for (int i = 0; i < NR_FOLIOS; i++) {
+		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[0].i_data.i_pages, i)));
+		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[1].i_data.i_pages, i)));
+	}
 }
 
 /* A folio in use among the gathered ones stays, on the LRU and unlocked; so does a dirty one. */

@@ -33,7 +33,6 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
-#include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -85,19 +84,6 @@ static const struct {
 	{ "/proc/sys/vm/dirty_expire_centisecs", NULL },
 };
 
-static __printf(3, 4) int write_under(const char *dir, const char *name,
-				      const char *fmt, ...)
-{
-	char path[256], text[128];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return write_text(path, text);
-}
-
 /* A counter of /proc/vmstat, or -1 if the kernel does not have it. */
 static long vm_event(const char *name)
 {
@@ -122,17 +108,6 @@ static bool cannot(struct scene *s, const char *what)
 	snprintf(s->why, sizeof(s->why), "%s: %s", s->fs, what);
 	s->cannot = true;
 	return false;
-}
-
-static __printf(1, 2) int shell(const char *fmt, ...)
-{
-	char cmd[PATH_MAX + 256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	return system(cmd);
 }
 
 static void file_name(const struct scene *s, char kind, int i, char *buf, size_t size)

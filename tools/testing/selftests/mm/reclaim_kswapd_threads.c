@@ -14,7 +14,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -62,22 +61,31 @@ struct threads {
 	int helpers[MAX_NODES];
 	/* CPU time of the helpers, in clock ticks */
 	long ticks[MAX_NODES];
+	/* Helpers that the freezer leaves alone */
+	int unfreezable;
 	int strange;
 };
 
-/* A thread's CPU time in the kernel, in clock ticks. */
-static long ticks_of(const char *pid)
+/* PF_NOFREEZE of linux/sched.h */
+#define NOFREEZE	0x8000
+
+/* A helper's CPU time in the kernel, and whether it can be frozen. */
+static void count_helper(struct threads *t, int nid, const char *pid)
 {
 	char path[300], text[512], *after;
+	unsigned int flags = 0;
 	long ticks = 0;
 
+	t->helpers[nid]++;
 	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
 	if (read_text(path, text, sizeof(text)))
-		return 0;
+		return;
 	after = strrchr(text, ')');
 	if (after)
-		sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %ld", &ticks);
-	return ticks;
+		sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %ld",
+		       &flags, &ticks);
+	t->ticks[nid] += ticks;
+	t->unfreezable += !!(flags & NOFREEZE);
 }
 
 /* Count kswapdN and kswapdN:M; M must be between 1 and the number of helpers. */
@@ -98,8 +106,7 @@ static void count_threads(struct threads *t)
 			continue;
 		if (sscanf(comm, "kswapd%d:%d%c", &nid, &helper, &rest) == 2 &&
 		    nid < MAX_NODES && helper >= 1 && helper < MAX_THREADS) {
-			t->helpers[nid]++;
-			t->ticks[nid] += ticks_of(entry->d_name);
+			count_helper(t, nid, entry->d_name);
 		} else if (sscanf(comm, "kswapd%d%c", &nid, &rest) == 1 && nid < MAX_NODES) {
 			t->leaders[nid]++;
 		} else {
@@ -219,16 +226,6 @@ static void expect_threads(struct __test_metadata *_metadata, int threads)
 	EXPECT_GT(nodes, 0);
 }
 
-TEST_F(kswapd_threads, one_by_default)
-{
-	char cmdline[4096];
-
-	if (!read_text("/proc/cmdline", cmdline, sizeof(cmdline)) &&
-	    !strstr(cmdline, "kswapd_threads="))
-		EXPECT_EQ(1, self->saved);
-	expect_threads(_metadata, 1);
-}
-
 TEST_F(kswapd_threads, every_number_in_range)
 {
 	for (int threads = 1; threads <= MAX_THREADS; threads++) {
@@ -316,49 +313,106 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_work_under_load_and_leave, 120)
 	EXPECT_EQ(after[WAKE], later[WAKE]);
 }
 
+/* How often tasks have had to reclaim for themselves. */
+static long direct_reclaims(void)
+{
+	static const char * const names[] = {
+		"allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable",
+	};
+	long sum = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		long n = read_figure("/proc/vmstat", names[i]);
+
+		sum += n > 0 ? n : 0;
+	}
+	return sum;
+}
+
+/* The purpose: under the same load, helpers spare tasks most of their direct reclaims. */
+TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
+{
+	static const int threads[] = { 1, 8 };
+	double stalls[2] = {}, mib[2] = {};
+
+	if (!start_readers(self->readers))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	/* The memory fills up. */
+	for (long full = read_figure("/proc/vmstat", "pgsteal_kswapd"), i = 0; i < 60; i++) {
+		if (read_figure("/proc/vmstat", "pgsteal_kswapd") > full + 10000)
+			break;
+		sleep(1);
+	}
+	/* By turns, so that what else runs on this machine meets both. */
+	for (int window = 0; window < 6; window++) {
+		int which = window % 2;
+		long reclaims, kib;
+
+		ASSERT_EQ(0, set_threads(threads[which]));
+		sleep(1);
+		reclaims = direct_reclaims();
+		kib = read_figure("/proc/vmstat", "pgpgin");
+		sleep(2);
+		stalls[which] += direct_reclaims() - reclaims;
+		mib[which] += (read_figure("/proc/vmstat", "pgpgin") - kib) / 1024.0;
+	}
+	stop_readers(self->readers);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_GT(mib[i], 0);
+		ksft_print_msg("%d threads: %.0f direct reclaims, %.1f for each GiB read\n",
+			       threads[i], stalls[i], stalls[i] * 1024 / mib[i]);
+	}
+	/* The load must be more than one thread can bear, or nothing is compared. */
+	ASSERT_GT(stalls[0], 20);
+	EXPECT_LT(stalls[1] / mib[1], stalls[0] / mib[0] / 4);
+}
+
 TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
 {
-	double until, longest = 0;
+	long before[NR_COUNTERS], after[NR_COUNTERS];
 	unsigned int x = 1;
 	int resizes = 0;
+	double until;
 
+	read_counters(before);
 	if (!start_readers(self->readers))
 		SKIP(return, "no /dev/nullb0: load null_blk");
 	until = now() + 15;
 	while (now() < until) {
-		double start = now();
 		int threads;
 
 		x = x * 1664525 + 1013904223;
 		threads = 1 + (x >> 16) % MAX_THREADS;
 		ASSERT_EQ(0, set_threads(threads));
 		EXPECT_EQ(threads, read_number(SYSCTL));
-		if (now() - start > longest)
-			longest = now() - start;
 		resizes++;
 	}
 	stop_readers(self->readers);
-	ksft_print_msg("%d resizes, the longest took %.0f ms\n", resizes, longest * 1000);
-	/*
-	 * Lowering the number waits for a round of each thread, not for a pass;
-	 * creating threads takes time, too.
-	 */
-	EXPECT_LT(longest, 10.0);
+	read_counters(after);
+	ksft_print_msg("%d resizes, helpers freed %ld pages\n", resizes,
+		       after[HELPER_STEAL] - before[HELPER_STEAL]);
+	EXPECT_GT(after[HELPER_STEAL], before[HELPER_STEAL]);
 	ASSERT_EQ(0, set_threads(6));
 	expect_threads(_metadata, 6);
 	ASSERT_EQ(0, set_threads(1));
 	expect_threads(_metadata, 1);
 }
 
-/* Hibernation's freezer alone: kswapd and its helpers freeze in the middle of a pass. */
+/* Hibernation's freezer alone: helpers can be frozen, and go on afterwards. */
 TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
 {
 	long before[NR_COUNTERS], after[NR_COUNTERS];
+	struct threads t;
+	double until;
 	int ret = 0;
 
 	if (access("/sys/power/pm_test", W_OK))
 		SKIP(return, "no /sys/power/pm_test: built without HIBERNATION and PM_DEBUG");
 	ASSERT_EQ(0, set_threads(6));
+	/* A thread says so itself, when it begins. */
+	for (until = now() + 2; count_threads(&t), t.unfreezable && now() < until;)
+		usleep(10000);
+	EXPECT_EQ(0, t.unfreezable);
 	if (!start_readers(self->readers))
 		SKIP(return, "no /dev/nullb0: load null_blk");
 	ASSERT_EQ(0, write_text("/sys/power/pm_test", "freezer\n"));
@@ -437,27 +491,6 @@ static bool helpers_work(int nid, int seconds)
 	return false;
 }
 
-/* To debug a failure: what the node has free, and whether kswapd has given the node up. */
-static void print_node(int nid)
-{
-	char line[128];
-	bool here = false;
-	FILE *f = fopen("/proc/zoneinfo", "r");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		int node;
-
-		if (sscanf(line, "Node %d,", &node) == 1)
-			here = node == nid;
-		if (here && (strstr(line, "Node") || strstr(line, "free ") ||
-			     strstr(line, "low ") || strstr(line, "active_file") ||
-			     strstr(line, "unreclaimable")))
-			ksft_print_msg("%s", line);
-	}
-	if (f)
-		fclose(f);
-}
-
 /* A large file of holes: its page cache may be in movable memory, a device's may not. */
 static const char *file_of_holes(const char *disk, const char *mnt)
 {
@@ -514,11 +547,8 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		int threads = rounds % 2 ? 4 : 7;
 
 		stolen = read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd");
-		if (!helpers_work(nid, 30)) {
-			print_node(nid);
-			ASSERT_TRUE(false)
-				TH_LOG("round %d: node %d's helpers do nothing", rounds, nid);
-		}
+		ASSERT_TRUE(helpers_work(nid, 30))
+			TH_LOG("round %d: node %d's helpers do nothing", rounds, nid);
 		EXPECT_GT(read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd"), stolen);
 		ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks));
 		for (double until = now() + 2; node_has_threads(nid) && now() < until;)

@@ -27,7 +27,6 @@
 #include <linux/kernel-page-flags.h>
 #include <linux/limits.h>
 #include <linux/loop.h>
-#include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -52,17 +51,6 @@ struct scene {
 FIXTURE(marks) {
 	struct scene scene;
 };
-
-static __printf(1, 2) int shell(const char *fmt, ...)
-{
-	char cmd[2 * PATH_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	return system(cmd);
-}
 
 /* The first free loop device, backed by the test's file. */
 static bool setup_loop(struct scene *s)

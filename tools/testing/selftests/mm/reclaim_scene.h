@@ -62,17 +62,6 @@ static const struct {
 	{ "/proc/sys/vm/dirty_background_bytes", NULL },
 };
 
-static inline __printf(1, 2) int shell(const char *fmt, ...)
-{
-	char cmd[PATH_MAX + 256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	return system(cmd);
-}
-
 static inline void nap(int ms)
 {
 	usleep(ms * 1000);

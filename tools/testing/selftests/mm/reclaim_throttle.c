@@ -15,7 +15,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -50,29 +49,6 @@ struct scene {
 	const char *cannot;
 	char why[256];
 };
-
-static __printf(1, 2) int shell(const char *fmt, ...)
-{
-	char cmd[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	return system(cmd);
-}
-
-static __printf(3, 4) int write_under(const char *dir, const char *name, const char *fmt, ...)
-{
-	char path[256], text[128];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return write_text(path, text);
-}
 
 static long figure_under(const char *dir, const char *name, const char *key)
 {
@@ -286,7 +262,11 @@ static pid_t start_reader(struct scene *s, const char *cgroup, int nr)
 		return pid;
 	fd = open_hole(s);
 	for (unsigned long at = nr * 16384UL; fd >= 0; at = (at + 1) % 65536) {
-		if (pread(fd, buf, MIB, at * MIB) < 0)
+		/* Charges for readahead never wait; those for anonymous memory may. */
+		void *anon = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		if (anon == MAP_FAILED || munmap(anon, MIB) || pread(fd, buf, MIB, at * MIB) < 0)
 			break;
 	}
 	_exit(1);

@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
@@ -51,6 +53,32 @@ static inline int write_text(const char *path, const char *text)
 		ret = -errno;
 	close(fd);
 	return ret;
+}
+
+/* Write formatted text to a file of a directory; 0 or a negative errno. */
+static inline __printf(3, 4) int write_under(const char *dir, const char *name,
+					     const char *fmt, ...)
+{
+	char path[256], text[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return write_text(path, text);
+}
+
+/* system(3) of a formatted command */
+static inline __printf(1, 2) int shell(const char *fmt, ...)
+{
+	char cmd[8192];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	return system(cmd);
 }
 
 /* The figure @name in a file of "name figure" lines, or -1 without it. */

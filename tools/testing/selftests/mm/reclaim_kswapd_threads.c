@@ -206,18 +206,23 @@ static bool more_helpers_than(const struct threads *t, int helpers)
 	return false;
 }
 
-/* Every node with memory has one kswapd, and as many helpers as requested. */
+/* Every node with memory has one kswapd, and as many helpers as requested, all freezable. */
 static void expect_threads(struct __test_metadata *_metadata, int threads)
 {
 	double until = now() + 2;
 	struct threads t;
 	int nodes = 0;
 
-	/* A stopped thread remains visible until it has exited. */
+	/*
+	 * A stopped thread remains visible until it has exited. A new one makes
+	 * itself freezable when it begins.
+	 */
 	do {
 		count_threads(&t);
-	} while (more_helpers_than(&t, threads - 1) && now() < until && !usleep(10000));
+	} while ((more_helpers_than(&t, threads - 1) || t.unfreezable) &&
+		 now() < until && !usleep(10000));
 	EXPECT_EQ(0, t.strange);
+	EXPECT_EQ(0, t.unfreezable);
 	for (int nid = 0; nid < MAX_NODES; nid++) {
 		nodes += t.leaders[nid];
 		EXPECT_EQ(t.leaders[nid] ? threads - 1 : 0, t.helpers[nid])
@@ -402,17 +407,11 @@ TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
 TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
 {
 	long before[NR_COUNTERS], after[NR_COUNTERS];
-	struct threads t;
-	double until;
 	int ret = 0;
 
 	if (access("/sys/power/pm_test", W_OK))
 		SKIP(return, "no /sys/power/pm_test: built without HIBERNATION and PM_DEBUG");
 	ASSERT_EQ(0, set_threads(6));
-	/* A thread says so itself, when it begins. */
-	for (until = now() + 2; count_threads(&t), t.unfreezable && now() < until;)
-		usleep(10000);
-	EXPECT_EQ(0, t.unfreezable);
 	if (!start_readers(self->readers))
 		SKIP(return, "no /dev/nullb0: load null_blk");
 	ASSERT_EQ(0, write_text("/sys/power/pm_test", "freezer\n"));

@@ -238,10 +238,15 @@ static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
 {
 	int threads = READ_ONCE(kswapd_threads);
-	struct ctl_table copy = *table;
+	const struct ctl_table copy = {
+		.procname = table->procname,
+		.data = &threads,
+		.maxlen = sizeof(threads),
+		.extra1 = table->extra1,
+		.extra2 = table->extra2,
+	};
 	int ret;
 
-	copy.data = &threads;
 	ret = proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
 	if (!ret && write)
 		ret = kswapd_threads_set(threads);

@@ -56,8 +56,8 @@ static inline int write_text(const char *path, const char *text)
 }
 
 /* Write formatted text to a file of a directory; 0 or a negative errno. */
-static inline __printf(3, 4) int write_under(const char *dir, const char *name,
-					     const char *fmt, ...)
+__printf(3, 4)
+static inline int write_under(const char *dir, const char *name, const char *fmt, ...)
 {
 	char path[256], text[128];
 	va_list ap;
@@ -70,7 +70,8 @@ static inline __printf(3, 4) int write_under(const char *dir, const char *name,
 }
 
 /* system(3) of a formatted command */
-static inline __printf(1, 2) int shell(const char *fmt, ...)
+__printf(1, 2)
+static inline int shell(const char *fmt, ...)
 {
 	char cmd[8192];
 	va_list ap;

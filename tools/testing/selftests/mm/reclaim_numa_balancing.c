@@ -84,11 +84,6 @@ static void nap(int ms)
 	usleep(ms * 1000);
 }
 
-static long vm_event(const char *name)
-{
-	return read_figure("/proc/vmstat", name);
-}
-
 static long memcg_event(const char *name)
 {
 	return read_figure(CGROUP "/memory.stat", name);

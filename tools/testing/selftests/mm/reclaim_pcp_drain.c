@@ -115,27 +115,6 @@ static void read_zones(int nid, struct zones *z)
 		fclose(f);
 }
 
-static long stalls(void)
-{
-	static const char * const names[] = {
-		"allocstall_dma32", "allocstall_normal", "allocstall_movable",
-	};
-	long sum = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		long value = read_figure("/proc/vmstat", names[i]);
-
-		if (value > 0)
-			sum += value;
-	}
-	return sum;
-}
-
-static long events(const char *name)
-{
-	return read_figure("/proc/vmstat", name);
-}
-
 static void pin(const cpu_set_t *set)
 {
 	if (sched_setaffinity(0, sizeof(*set), set))
@@ -387,20 +366,20 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 		before += z.lists;
 	}
 	ASSERT_GT(before, 500 * victim);
-	stalled = stalls();
-	drains = events("pcp_drain_alloc");
+	stalled = direct_reclaims();
+	drains = vm_event("pcp_drain_alloc");
 	let_readers_go(self->readers);
 	/* Until a good many allocations have failed. */
 	until = now() + 30;
-	while (now() < until && stalls() - stalled < 3000)
+	while (now() < until && direct_reclaims() - stalled < 3000)
 		usleep(100000);
 	for (int nid = 0; nid < victim; nid++) {
 		read_zones(nid, &z);
 		after += z.lists;
 	}
 	end_readers(_metadata, self->readers);
-	stalled = stalls() - stalled;
-	drains = events("pcp_drain_alloc") - drains;
+	stalled = direct_reclaims() - stalled;
+	drains = vm_event("pcp_drain_alloc") - drains;
 	ksft_print_msg("%ld pages on the lists, %ld after %ld stalls\n",
 		       before, after, stalled);
 	ksft_print_msg("%ld times a list was drained\n", drains);
@@ -506,7 +485,7 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 		held += z.on_cpu[cpu];
 	ASSERT_GT(held, 1000);
 	want = z.room + held * 3 / 4;
-	kills = events("oom_kill");
+	kills = vm_event("oom_kill");
 	pid = fork();
 	if (!pid) {
 		write_text("/proc/self/oom_score_adj", "1000\n");
@@ -518,9 +497,9 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	status = wait_status(pid);
 	ksft_print_msg("node %d: %ld pages free, %ld of them usable, %ld on other CPUs' lists\n",
 		       self->nid, z.free, z.room, held);
-	ksft_print_msg("asked for %ld, %ld killed\n", want, events("oom_kill") - kills);
+	ksft_print_msg("asked for %ld, %ld killed\n", want, vm_event("oom_kill") - kills);
 	EXPECT_EQ(0, status);
-	EXPECT_EQ(kills, events("oom_kill"));
+	EXPECT_EQ(kills, vm_event("oom_kill"));
 }
 
 static int set_cpu(int cpu, const char *state)
@@ -539,7 +518,7 @@ static int set_cpu(int cpu, const char *state)
 TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 {
 	const long held = 16 * MIB / page_size;
-	long stalled = stalls(), drains = events("pcp_drain_alloc"), kills;
+	long stalled = direct_reclaims(), drains = vm_event("pcp_drain_alloc"), kills;
 	int blocks[64], nr, last = -1, cpus = 0, memory = 0, refused = 0;
 	long total = read_figure("/proc/meminfo", "MemTotal:");
 	double until, start, longest = 0;
@@ -554,7 +533,7 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 		if (CPU_ISSET(cpu, &self->cpus))
 			last = cpu;
 	}
-	kills = events("oom_kill");
+	kills = vm_event("oom_kill");
 	bind_node(self->nid);
 	data = (long *)map(held * page_size);
 	for (long i = 0; i < held; i++)
@@ -586,8 +565,8 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 			longest = now() - start;
 	}
 	end_readers(_metadata, self->readers);
-	stalled = stalls() - stalled;
-	drains = events("pcp_drain_alloc") - drains;
+	stalled = direct_reclaims() - stalled;
+	drains = vm_event("pcp_drain_alloc") - drains;
 	ksft_print_msg("%d times a CPU, %d times a block, %d refused, %.1f s at most\n",
 		       cpus, memory, refused, longest);
 	ksft_print_msg("%ld stalls, %ld drains\n", stalled, drains);
@@ -596,7 +575,7 @@ TEST_F_TIMEOUT(pcp_drain, cpus_and_memory_come_and_go, 120)
 	for (long i = 0; i < held; i++)
 		ASSERT_EQ(i, data[i * page_size / sizeof(long)]);
 	EXPECT_GT(drains, 0);
-	EXPECT_EQ(kills, events("oom_kill"));
+	EXPECT_EQ(kills, vm_event("oom_kill"));
 	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
 }
 

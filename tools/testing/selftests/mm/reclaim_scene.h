@@ -127,18 +127,12 @@ static inline int scene_cgroup(struct scene *s, int nr)
 
 static inline int cgroup_write(struct scene *s, int nr, const char *file, const char *text)
 {
-	char path[192];
-
-	snprintf(path, sizeof(path), "%s/%s", s->cgroup[nr], file);
-	return write_text(path, text);
+	return write_under(s->cgroup[nr], file, "%s", text);
 }
 
 static inline long cgroup_figure(struct scene *s, int nr, const char *file, const char *name)
 {
-	char path[192];
-
-	snprintf(path, sizeof(path), "%s/%s", s->cgroup[nr], file);
-	return read_figure(path, name);
+	return figure_under(s->cgroup[nr], file, name);
 }
 
 /* Have reclaim take @bytes bytes; it may find fewer. */

@@ -50,14 +50,6 @@ struct scene {
 	char why[256];
 };
 
-static long figure_under(const char *dir, const char *name, const char *key)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return read_figure(path, key);
-}
-
 static bool fail(struct scene *s, const char *what)
 {
 	snprintf(s->why, sizeof(s->why), "%s: %s", what, strerror(errno));

@@ -98,6 +98,37 @@ static inline long read_figure(const char *path, const char *name)
 	return value;
 }
 
+/* The same of a file in a directory */
+static inline long figure_under(const char *dir, const char *file, const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	return read_figure(path, name);
+}
+
+static inline long vm_event(const char *name)
+{
+	return read_figure("/proc/vmstat", name);
+}
+
+/* How often tasks have had to reclaim for themselves, whatever zones there are. */
+static inline long direct_reclaims(void)
+{
+	static const char * const names[] = {
+		"allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable",
+	};
+	long sum = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		long value = vm_event(names[i]);
+
+		if (value > 0)
+			sum += value;
+	}
+	return sum;
+}
+
 /* Events that a trace instance, or the global trace, has dropped because its buffer was full. */
 static inline long events_lost(const char *tracefs)
 {

@@ -8,11 +8,6 @@
  * watermark although kswapd is awake. The farther free pages are below the high
  * watermark, the more helpers work. Only a task that stops a helper waits for it.
  *
- * Buddy Lumpkin proposed in 2018 that a node may have several reclaim threads,
- * set by the administrator. Two answers to the review of that proposal are that
- * one thread leads, and that the watermarks decide when the others begin and
- * end.
- *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is taken
  * inside the memory hotplug lock.
  */
@@ -53,12 +48,12 @@ static bool kswapd_helper_join(pg_data_t *pgdat, bool begin)
 }
 
 /* Shrink for as long as this helper is wanted. Counted in at_work on entry, not on return. */
-static void kswapd_helper_work(pg_data_t *pgdat, struct lru_gen_mm_walk *walk)
+static void kswapd_helper_work(pg_data_t *pgdat)
 {
 	unsigned int empty = 0;
 
 	do {
-		if (kswapd_helper_shrink(pgdat, walk)) {
+		if (kswapd_helper_shrink(pgdat)) {
 			empty = 0;
 		} else if (++empty == KSWAPD_HELPER_EMPTY) {
 			schedule_timeout_interruptible(msecs_to_jiffies(KSWAPD_HELPER_REST_MS));
@@ -73,13 +68,7 @@ static void kswapd_helper_work(pg_data_t *pgdat, struct lru_gen_mm_walk *walk)
 static int kswapd_helper(void *data)
 {
 	pg_data_t *pgdat = data;
-	struct lru_gen_mm_walk *walk = NULL;
-#ifdef CONFIG_LRU_GEN
-	/* pgdat->mm_walk is kswapd's. */
-	struct lru_gen_mm_walk own = {};
 
-	walk = &own;
-#endif
 	/* Like kswapd: may dip into the reserves, and must not enter direct reclaim. */
 	current->flags |= PF_MEMALLOC | PF_KSWAPD;
 	set_freezable();
@@ -90,7 +79,7 @@ static int kswapd_helper(void *data)
 		wait_event_freezable_exclusive(pgdat->kswapd_helpers.wait, kthread_should_stop() ||
 					       (joined = kswapd_helper_join(pgdat, true)));
 		if (joined)
-			kswapd_helper_work(pgdat, walk);
+			kswapd_helper_work(pgdat);
 	}
 
 	current->flags &= ~(PF_MEMALLOC | PF_KSWAPD);
@@ -102,8 +91,8 @@ static int kswapd_helper(void *data)
  * @pgdat: the node, whose kswapd is awake
  *
  * Called for each allocation that finds free memory below the low watermark, and
- * by kswapd in each of its rounds except those for a boost. The more there is to
- * do, the more helpers begin.
+ * by kswapd in each of its rounds. The more there is to do, the more helpers
+ * begin.
  *
  * Context: any that may wake kswapd.
  */
@@ -128,8 +117,8 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
  * @priority: scan a lruvec's size >> priority
  * @highest_zoneidx: the highest zone that has to be balanced
  *
- * Context: kswapd only, before each of its rounds except those for a boost, and
- * with DEF_PRIORITY at the end of a pass.
+ * Context: kswapd only, before each of its rounds, and with DEF_PRIORITY at the
+ * end of a pass, for helpers that are woken before kswapd's next round.
  */
 void kswapd_helpers_lead(pg_data_t *pgdat, int priority, int highest_zoneidx)
 {
@@ -138,11 +127,11 @@ void kswapd_helpers_lead(pg_data_t *pgdat, int priority, int highest_zoneidx)
 }
 
 /* KUnit replaces this with a function that fails. */
-VISIBLE_IF_KUNIT struct task_struct *kswapd_helper_create(pg_data_t *pgdat, unsigned int index)
+VISIBLE_IF_KUNIT struct task_struct *kswapd_helper_create(pg_data_t *pgdat)
 {
-	KUNIT_STATIC_STUB_REDIRECT(kswapd_helper_create, pgdat, index);
+	KUNIT_STATIC_STUB_REDIRECT(kswapd_helper_create, pgdat);
 	return kthread_create_on_node(kswapd_helper, pgdat, pgdat->node_id, "kswapd%d:%u",
-				      pgdat->node_id, index + 1);
+				      pgdat->node_id, pgdat->kswapd_helpers.nr + 1);
 }
 
 /* Start helpers until the node has nr. Under kswapd_threads_mutex. */
@@ -151,7 +140,7 @@ static int kswapd_helpers_grow(pg_data_t *pgdat, unsigned int nr)
 	struct kswapd_helpers *helpers = &pgdat->kswapd_helpers;
 
 	while (helpers->nr < nr) {
-		struct task_struct *task = kswapd_helper_create(pgdat, helpers->nr);
+		struct task_struct *task = kswapd_helper_create(pgdat);
 
 		if (IS_ERR(task))
 			return PTR_ERR(task);

@@ -9,8 +9,6 @@
 #include <linux/mmzone.h>
 #include <linux/swap.h>
 
-struct lru_gen_mm_walk;
-
 #ifdef CONFIG_KSWAPD_HELPERS
 
 void kswapd_helpers_lead(pg_data_t *pgdat, int priority, int highest_zoneidx);
@@ -20,7 +18,7 @@ void kswapd_helpers_stop(pg_data_t *pgdat);
 
 /* In vmscan.c */
 bool kswapd_helper_wanted(pg_data_t *pgdat, unsigned int others, bool begin);
-unsigned long kswapd_helper_shrink(pg_data_t *pgdat, struct lru_gen_mm_walk *walk);
+unsigned long kswapd_helper_shrink(pg_data_t *pgdat);
 
 #else
 
@@ -32,7 +30,7 @@ static inline void kswapd_helpers_stop(pg_data_t *pgdat) {}
 #endif /* CONFIG_KSWAPD_HELPERS */
 
 #if IS_ENABLED(CONFIG_KUNIT)
-struct task_struct *kswapd_helper_create(pg_data_t *pgdat, unsigned int index);
+struct task_struct *kswapd_helper_create(pg_data_t *pgdat);
 int kswapd_threads_set(int threads);
 #endif
 

@@ -138,14 +138,14 @@ static void a_helper_keeps_its_own_walk(struct kunit *test)
 
 static int creations_left;
 
-static struct task_struct *create_some(pg_data_t *pgdat, unsigned int index)
+static struct task_struct *create_some(pg_data_t *pgdat)
 {
 	struct task_struct *task;
 
 	if (!creations_left--)
 		return ERR_PTR(-ENOMEM);
 	kunit_deactivate_static_stub(kunit_get_current_test(), kswapd_helper_create);
-	task = kswapd_helper_create(pgdat, index);
+	task = kswapd_helper_create(pgdat);
 	kunit_activate_static_stub(kunit_get_current_test(), kswapd_helper_create, create_some);
 	return task;
 }

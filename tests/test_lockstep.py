@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 from dataclasses import replace
@@ -24,7 +25,7 @@ LINE = {
     "vcpus": [7, 8],
     "threads": {"swapper": 5, "kswapd0": 10, "kswapd0:1": 20, "readers": 70},
 }
-WINDOW = Window(1, 100, 900, (7, 8), {"readers": 70})
+WINDOW = Window(1, 5000, 100, 900, (7, 8), {"readers": 70})
 
 
 @pytest.mark.parametrize(
@@ -72,10 +73,61 @@ def test_the_plugin_compiles_and_says_what_it_needs(tmp_path: Path) -> None:
     assert lockstep.build(layout).stat().st_mtime_ns == stamp
 
 
+@pytest.fixture(scope="module")
+def strings(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """bench/lockstep/strings.c by itself."""
+    out = tmp_path_factory.mktemp("strings") / "strings.so"
+    source = ROOT / "bench" / "lockstep" / "strings.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", out, source], check=True)
+    found = ctypes.CDLL(str(out))
+    found.string_cost.argtypes, found.string_cost.restype = (ctypes.c_uint64, ctypes.c_uint), ctypes.c_uint64
+    found.string_width.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "width"),
+    [
+        ("f3 a4", 1),  # rep movsb
+        ("f3 48 a5", 8),  # rep movsq
+        ("f3 a5", 4),  # rep movsd
+        ("66 f3 ab", 2),  # rep stosw
+        ("f3 66 48 ab", 8),  # rep stosq: REX.W wins
+        ("f2 67 40 aa", 1),  # a prefix that means nothing here, a short address, a REX without W
+        ("a4", 0),  # movsb, once
+        ("48 ab", 0),  # stosq, once
+        ("f3 a6", 0),  # repe cmpsb
+        ("f2 ae", 0),  # repne scasb
+        ("f3 90", 0),  # pause
+        ("f3 0f b8 c1", 0),  # popcnt
+        ("f3 a4 00", 0),  # more than one instruction
+        ("f3", 0),
+        ("", 0),
+    ],
+)
+def test_string_instructions_are_known(strings: ctypes.CDLL, code: str, width: int) -> None:
+    raw = bytes.fromhex(code)
+    assert strings.string_width(raw, len(raw)) == width
+
+
+def test_what_string_instructions_cost(strings: ctypes.CDLL) -> None:
+    # A page is 128 instructions, however wide.
+    assert [strings.string_cost(4096 // width, width) for width in (1, 2, 4, 8)] == [128] * 4
+    assert [strings.string_cost(count, 8) for count in (0, 3, 4)] == [0, 0, 1]
+    # QEMU leaves the loop where the low 16 bits are 0, and enters it again: each turn is counted once.
+    assert strings.string_cost(0x10000, 8) == 16384
+    for count in (0x10001, 0x18000, 3 * 0x10000):
+        left, sum_ = count, 0
+        while left:
+            sum_ += strings.string_cost(left, 8)
+            left = (left - 1) & ~0xFFFF
+        assert abs(sum_ - count * 8 // 32) <= 1
+
+
 def test_what_the_plugin_wrote() -> None:
     second = {**LINE, "number": 2, "profile": [[0, "readers", "memset", 12]], "waiting": [["ff", "iput", 3, 1]]}
     first, other = lockstep.read(f"{json.dumps(LINE)}\n\n{json.dumps(second)}\n")
-    assert (first.rounds, first.host_us, first.vcpus, first.profile) == (100, 900, (7, 8), ())
+    assert (first.quantum, first.rounds, first.host_us, first.vcpus, first.profile) == (5000, 100, 900, (7, 8), ())
     assert other.profile == ((0, "readers", "memset", 12),) and other.waiting == (("ff", "iput", 3, 1),)
 
 
@@ -96,6 +148,8 @@ def test_the_figures_of_a_point() -> None:
     assert found["rounds"] == 200 and found["host_us"] == 9.0
     # What idle CPUs execute is no work; a node's helpers are its kswapd's.
     assert found["instructions"] == 200 and found["instructions_kswapd"] == 60 and found["instructions_readers"] == 140
+    # With it shares of a CPU are exact.
+    assert found["cpu_instructions"] == 200 * 5000
     assert lockstep.values([window], "ceiling")["ceiling_rounds"] == 100
 
 

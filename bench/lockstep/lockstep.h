@@ -13,7 +13,7 @@
 
 /*
  * One vCPU's part of the scoreboard; only its own thread writes to it. QEMU's code adds to budget, and in a profile to
- * symbol[], for each block of instructions.
+ * symbol[], for each block of instructions; string instructions add more.
  */
 struct vcpu {
 	/* Instructions since the round began; base + budget: since the guest was started. */
@@ -32,7 +32,7 @@ static inline uint64_t vcpu_instructions(unsigned int vcpu)
 }
 
 /* What a callback may read of the guest; only in the vCPU's own thread, in a callback with QEMU_PLUGIN_CB_R_REGS. */
-enum argument { FIRST, SECOND, STACK, ARGUMENTS };
+enum argument { FIRST, SECOND, COUNT, STACK, ARGUMENTS };
 void guest_registers(void);
 uint64_t guest_argument(enum argument which);
 bool guest_read(uint64_t address, void *to, size_t length);
@@ -53,6 +53,10 @@ void rounds_on(bool on);
 struct round_count rounds_count(void);
 void rounds_arrive(unsigned int vcpu);
 void rounds_running(unsigned int vcpu, bool runs);
+
+/* strings.c */
+unsigned int string_width(const uint8_t *code, size_t length);
+uint64_t string_cost(uint64_t count, unsigned int width);
 
 /* symbols.c */
 #define SYMBOL_USER	0

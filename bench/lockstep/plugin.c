@@ -15,6 +15,10 @@
 #include "lockstep.h"
 #include "mark.h"
 
+/* What an x86 instruction has of bytes at most, and more than any width of a string instruction. */
+#define INSTRUCTION_MAX	15
+#define STRING_WIDTHS	16
+
 EXPORTED int qemu_plugin_version = API_MIN;
 
 unsigned int vcpus;
@@ -31,7 +35,8 @@ static struct round_count begun;
 /* How often lockstep was switched on: that many windows the workload has told of. */
 static unsigned int number;
 
-static const char * const argument_names[ARGUMENTS] = { [FIRST] = "rdi", [SECOND] = "rsi", [STACK] = "rsp" };
+static const char * const argument_names[ARGUMENTS] = { [FIRST] = "rdi", [SECOND] = "rsi", [COUNT] = "rcx",
+							[STACK] = "rsp" };
 static struct qemu_plugin_register *handles[ARGUMENTS];
 static __thread GByteArray *bytes;
 
@@ -139,20 +144,34 @@ static void arrived(unsigned int vcpu, void *unused)
 	rounds_arrive(vcpu);
 }
 
-static void look_for_marks(struct qemu_plugin_tb *tb)
+/* A string instruction is entered; what: the function that it is in, and its width. */
+static void repeats(unsigned int vcpu, void *what)
+{
+	uint64_t more = string_cost(guest_argument(COUNT), (uintptr_t)what % STRING_WIDTHS);
+	struct vcpu *own = vcpu_of(vcpu);
+
+	own->budget += more;
+	if (profile)
+		own->symbol[(uintptr_t)what / STRING_WIDTHS] += more;
+}
+
+/* Instructions that call us: marks, and string instructions. */
+static void look_into(struct qemu_plugin_tb *tb, unsigned int symbol)
 {
 	const uint8_t begins[] = MARK_BYTES;
-	uint8_t code[MARK_LENGTH];
+	uint8_t code[INSTRUCTION_MAX];
 
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		size_t length = qemu_plugin_insn_data(insn, code, sizeof(code));
+		uintptr_t width = string_width(code, length);
 
-		if (qemu_plugin_insn_size(insn) != MARK_LENGTH ||
-		    qemu_plugin_insn_data(insn, code, MARK_LENGTH) != MARK_LENGTH ||
-		    memcmp(code, begins, sizeof(begins)))
-			continue;
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, QEMU_PLUGIN_CB_NO_REGS,
-						       (void *)(uintptr_t)code[MARK_LENGTH - 1]);
+		if (width)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, repeats, QEMU_PLUGIN_CB_R_REGS,
+							       (void *)(symbol * STRING_WIDTHS + width));
+		if (symbol == SYMBOL_USER && length == MARK_LENGTH && !memcmp(code, begins, sizeof(begins)))
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, QEMU_PLUGIN_CB_NO_REGS,
+							       (void *)(uintptr_t)code[MARK_LENGTH - 1]);
 	}
 }
 
@@ -183,8 +202,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, threads_switch, QEMU_PLUGIN_CB_R_REGS, NULL);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, arrived, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_COND_GE,
 						  field(offsetof(struct vcpu, budget)), rounds_quantum, NULL);
-	if (symbol == SYMBOL_USER)
-		look_for_marks(tb);
+	look_into(tb, symbol);
 }
 
 static void vcpu_begins(qemu_plugin_id_t id, unsigned int vcpu)

@@ -2,7 +2,8 @@
 /*
  * Rounds: every vCPU that is not halted executes a quantum of instructions, then waits until all others have.
  *
- * So no vCPU is ever more than a quantum ahead of another, whoever holds a lock, and however few CPUs the host has.
+ * So no vCPU is ever more than a quantum ahead of another, whoever holds a lock, and however few CPUs the host has. (A
+ * string instruction is done at once and may be several quanta long; the vCPU then sits out as many rounds.)
  * Rounds are the unit of time, for the guest too: in lockstep QEMU's clock, and with it the guest's timers and its
  * HPET, goes on by so many nanoseconds a round, however long the host took for the round. The plugin is preloaded and
  * stands in for clock_gettime(). What the guest must not use is the TSC, which is the host's: clearcpuid=tsc.
@@ -192,8 +193,8 @@ void rounds_arrive(unsigned int vcpu)
 			return;
 		}
 	}
-	/* What it did beyond its quantum is part of the next one. */
-	used = on && own->budget < 2 * rounds_quantum ? rounds_quantum : own->budget;
+	/* What it did beyond its quantum is part of the next ones: a string instruction may be several at once. */
+	used = on ? rounds_quantum : own->budget;
 	own->base += used;
 	own->budget -= used;
 	pthread_mutex_unlock(&lock);

@@ -93,12 +93,14 @@ def build(layout: Layout) -> Path:
 
 @dataclass(frozen=True)
 class Window:
-    """One measurement: rounds and the host's time for them, instructions by vCPU and by thread; in a profile more.
+    """One measurement: rounds of so many instructions (quantum), the host's time for them, instructions by vCPU and by
+    thread; in a profile more.
 
     profile: (vCPU, thread, function, instructions); waiting: (lock's address, caller, instructions, times).
     """
 
     number: int
+    quantum: int
     rounds: int
     host_us: int
     vcpus: tuple[int, ...]
@@ -113,7 +115,7 @@ def read(text: str) -> list[Window]:
 
 
 def _window(raw: Mapping[str, Any]) -> Window:
-    plain = {name: int(raw[name]) for name in ("number", "rounds", "host_us")}
+    plain = {name: int(raw[name]) for name in ("number", "quantum", "rounds", "host_us")}
     return Window(
         **plain,
         vcpus=tuple(raw["vcpus"]),
@@ -147,6 +149,8 @@ def values(windows: Sequence[Window], name: str = "") -> dict[str, float]:
     rounds = sum(window.rounds for window in windows)
     found = {"rounds": float(rounds)}
     found["host_us"] = sum(window.host_us for window in windows) / max(rounds, 1)
+    # What a busy CPU executes: of this, what a thread did is its share of a CPU.
+    found["cpu_instructions"] = float(sum(window.rounds * window.quantum for window in windows))
     threads: dict[str, int] = {}
     for window in windows:
         for thread, count in window.threads.items():

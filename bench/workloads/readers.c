@@ -5,16 +5,13 @@
  * readers N SECONDS fadvise|mmap|read|direct PATH...
  *
  * N processes, each at an offset of its own in PATH number i modulo the paths. fadvise fills the page cache without
- * copying, mmap maps and touches, read copies, direct bypasses the page cache. Prints one line: kib=, ms= (of the window),
- * cpu_ms= (of all readers).
+ * copying, mmap maps and touches, read copies, direct bypasses the page cache. Prints one line: kib= (asked for: less
+ * may have come, fadvise does not tell), ms= (of the window), cpu_ms= (of all readers).
  *
  * READERS_WARM		seconds before the window begins, or "signal": it begins with SIGUSR1
- * READERS_DIR		folder for what /proc showed at both edges of the window: vmstat.before, stat.before, kswapd.before
- *			and the same .after; kswapd has a line "name ticks" for each thread whose name begins so
+ * READERS_DIR		folder for vmstat.before and vmstat.after, /proc/vmstat at both edges of the window
  * READERS_CGROUPS	reader i moves into the cgroup of that name with i modulo 8 after it
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -115,85 +112,31 @@ static double total_cpu(const pid_t *pids, int nr)
 	return cpu;
 }
 
-static size_t slurp(const char *path, char *buf, size_t size)
+static char vmstat[2][1 << 16];
+
+static void keep_vmstat(char *buf, size_t size)
 {
-	int fd = open(path, O_RDONLY);
+	int fd = open("/proc/vmstat", O_RDONLY);
 	size_t have = 0;
 	ssize_t got;
 
 	if (fd < 0)
-		return 0;
+		die("/proc/vmstat");
 	while (have + 1 < size && (got = read(fd, buf + have, size - 1 - have)) > 0)
 		have += got;
 	close(fd);
 	buf[have] = '\0';
-	return have;
 }
 
-static char text[1 << 18];
-
-static char vmstat[2][1 << 16];
-
-static void write_down(const char *dir, const char *name, const char *edge, const char *from, size_t len)
+static void write_down(const char *dir, const char *edge, const char *from)
 {
 	char path[512];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/%s.%s", dir, name, edge);
+	snprintf(path, sizeof(path), "%s/vmstat.%s", dir, edge);
 	f = fopen(path, "w");
-	if (!f || fwrite(from, 1, len, f) != len || fclose(f))
+	if (!f || fputs(from, f) < 0 || fclose(f))
 		die(path);
-}
-
-static void keep(const char *dir, const char *name, const char *edge)
-{
-	char path[512];
-
-	snprintf(path, sizeof(path), "/proc/%s", name);
-	write_down(dir, name, edge, text, slurp(path, text, sizeof(text)));
-}
-
-static void keep_kswapds(const char *dir, const char *edge)
-{
-	DIR *proc = opendir("/proc");
-	char path[512];
-	struct dirent *entry;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/kswapd.%s", dir, edge);
-	f = fopen(path, "w");
-	if (!f || !proc)
-		die(path);
-	while ((entry = readdir(proc))) {
-		unsigned long user, sys;
-		char *name, *end;
-
-		if (!isdigit((unsigned char)entry->d_name[0]))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%.20s/stat", entry->d_name);
-		if (!slurp(path, text, sizeof(text)))
-			continue;
-		name = strchr(text, '(');
-		end = strrchr(text, ')');
-		if (!name || !end || strncmp(name + 1, "kswapd", 6))
-			continue;
-		if (sscanf(end + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys) != 2)
-			continue;
-		*end = '\0';
-		fprintf(f, "%s %lu\n", name + 1, user + sys);
-	}
-	closedir(proc);
-	if (fclose(f))
-		die("kswapd");
-}
-
-/* What takes long, and is only roughly of the window. */
-static void keep_roughly(const char *dir, const char *edge)
-{
-	if (!dir)
-		return;
-	keep(dir, "stat", edge);
-	keep_kswapds(dir, edge);
 }
 
 /* Wait until the window is to begin. */
@@ -240,10 +183,9 @@ int main(int argc, char **argv)
 			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)]);
 	}
 	warm_up(warm, &go);
-	keep_roughly(dir, "before");
 	/* Counters and window have the same edges: what is written down waits. */
 	if (dir)
-		slurp("/proc/vmstat", vmstat[0], sizeof(vmstat[0]));
+		keep_vmstat(vmstat[0], sizeof(vmstat[0]));
 	before = total_kib(nr);
 	cpu = total_cpu(pids, nr);
 	start = now();
@@ -253,12 +195,11 @@ int main(int argc, char **argv)
 	end = now();
 	after = total_kib(nr);
 	if (dir)
-		slurp("/proc/vmstat", vmstat[1], sizeof(vmstat[1]));
+		keep_vmstat(vmstat[1], sizeof(vmstat[1]));
 	cpu = total_cpu(pids, nr) - cpu;
-	keep_roughly(dir, "after");
 	if (dir) {
-		write_down(dir, "vmstat", "before", vmstat[0], strlen(vmstat[0]));
-		write_down(dir, "vmstat", "after", vmstat[1], strlen(vmstat[1]));
+		write_down(dir, "before", vmstat[0]);
+		write_down(dir, "after", vmstat[1]);
 	}
 	atomic_store(&shared->stop, 1);
 	for (int i = 0; i < nr; i++)

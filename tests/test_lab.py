@@ -181,11 +181,11 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     todo = runner.jobs([one_scenario()], kernels.parse("stock series"), options)
     taken: list[str] = []
 
-    def take(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+    def take(_: Layout, job: Job, image: Path, asked: Options, wanted: str) -> Sample:
         if len(taken) == 3:
             raise KeyboardInterrupt
         taken.append(job.label)
-        return one_sample(job, runner.digest(layout, job, image_digest, asked))
+        return one_sample(job, wanted)
 
     images = {"stock": tmp_path / "a", "series": tmp_path / "b"}
     digests = {"stock": "1", "series": "2"}
@@ -193,9 +193,9 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
         runner.run(layout, todo, images, digests, options, take)
     again: list[str] = []
 
-    def rest(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+    def rest(_: Layout, job: Job, image: Path, asked: Options, wanted: str) -> Sample:
         again.append(job.label)
-        return one_sample(job, runner.digest(layout, job, image_digest, asked))
+        return one_sample(job, wanted)
 
     left = runner.missing(layout, todo, digests, options)
     assert runner.run(layout, left, images, digests, options, rest) == []
@@ -238,10 +238,10 @@ times = 100.0
 """
     )
     toy = scenario.parse("toy", text)
-    found = runner.derived(toy, Point("1", {"kib": 8.0, "rounds": 4.0, "ceiling": 5.0})).values
+    found = sample.derived(toy.metrics, Point("1", {"kib": 8.0, "rounds": 4.0, "ceiling": 5.0})).values
     assert found["round"] == 2.0 and found["share"] == 40.0
-    assert "round" not in runner.derived(toy, Point("1", {"kib": 8.0, "rounds": 0.0})).values
-    assert "share" not in runner.derived(toy, Point("1", {"kib": 8.0, "rounds": 4.0})).values
+    assert "round" not in sample.derived(toy.metrics, Point("1", {"kib": 8.0, "rounds": 0.0})).values
+    assert "share" not in sample.derived(toy.metrics, Point("1", {"kib": 8.0, "rounds": 4.0})).values
 
 
 def test_a_sample_that_misses_a_bar_is_none() -> None:
@@ -256,7 +256,7 @@ def test_a_sample_that_misses_a_bar_is_none() -> None:
 def test_what_makes_a_sample_stale(tmp_path: Path) -> None:
     workloads = tmp_path / "bench" / "workloads"
     workloads.mkdir(parents=True)
-    for name in ("w.sh", "lib.sh", "other.sh", "lab.h", "load.c", "other.c"):
+    for name in ("w.sh", "lib.sh", "other.sh", "lab.h", "load.c", "mark.c", "other.c"):
         (workloads / name).write_text("1\n")
 
     def digest(*changes: tuple[str, str]) -> str:
@@ -269,22 +269,26 @@ def test_what_makes_a_sample_stale(tmp_path: Path) -> None:
         return runner.digest(Layout(tmp_path), job, "i", options)
 
     first = digest()
-    for old, new in (('title = "KiB"', 'title = "KB"'), ("[variants.b]", "[variants.c]"), ("nodes = 2", "nodes = 4")):
-        assert digest((old, new)) == first
+    for old, new in (
+        ('title = "KiB"', 'title = "KB"'),
+        ("[variants.b]", "[variants.c]"),
+        ("nodes = 2", "nodes = 4"),
+        ('title = "t"', 'title = "t"\nvmstat = ["pgfault"]'),
+        ('name = "kib"', 'name = "mib"\nof = "kib"\ntimes = 0.001'),
+    ):
+        assert digest((old, new)) == first, new
     for old, new in (
         ('"read"', '"mmap"'),
         ("mib = 256", "mib = 512"),
         ("seconds = 4", "seconds = 5"),
         ('"1", "3"', '"2", "3"'),
         ('lru_gen = "off"', 'lru_gen = "on"'),
-        ('title = "t"', 'title = "t"\nvmstat = ["pgfault"]'),
-        ('name = "kib"', 'name = "mib"'),
     ):
         assert digest((old, new)) != first, new
     for name in ("other.sh", "other.c"):
         (workloads / name).write_text("2\n")
         assert digest() == first
-    for name in ("w.sh", "lib.sh", "lab.h", "load.c"):
+    for name in ("w.sh", "lib.sh", "lab.h", "load.c", "mark.c"):
         (workloads / name).write_text("2\n")
         assert digest() != first, name
         (workloads / name).write_text("1\n")
@@ -307,6 +311,9 @@ def test_what_a_run_will_take() -> None:
     told = estimate.report(todo, costs).splitlines()
     assert told[0] == "about 9:52 for 8 boots, 4 as earlier ones took, 4 by the scenario's seconds:"
     assert told[1].split() == ["toy", "9:52", "8", "boots", "of", "2", "variants"]
+    assert estimate.report(todo, costs, 2).startswith("about 4:56 for 8 boots")
+    # One guest alone takes its time, however many might run beside it.
+    assert estimate.report(todo[:1], costs[:1], 2).startswith("about 1:50 for 1 boot,")
 
 
 @pytest.mark.parametrize(("options", "minutes"), [(Options(3, False), 175), (Options(1, True), 20)])
@@ -328,7 +335,7 @@ def test_the_time_left_goes_by_cost(tmp_path: Path, capsys: pytest.CaptureFixtur
             super().update(done, note)
             seen.append(self.done / self.total)
 
-    def take(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+    def take(_: Layout, job: Job, image: Path, asked: Options, wanted: str) -> Sample:
         return one_sample(job, "d")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -353,17 +360,48 @@ def test_a_scenario_of_such_variants_alone_says_so() -> None:
     assert runner.jobs([toy, one_scenario()], kernels.parse("stock"), Options(1, False))
 
 
-def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [(Fail("broken"), "broken"), (OSError(28, "full"), "toy a, stock, pair 1: OSError(28, 'full')")],
+)
+def test_one_failure_does_not_stop_the_others(tmp_path: Path, why: Exception, told: str) -> None:
     todo = runner.jobs([one_scenario()], kernels.parse("stock"), Options(2, True))
 
-    def take(_: Layout, job: Job, image: Path, asked: Options, image_digest: str) -> Sample:
+    def take(_: Layout, job: Job, image: Path, asked: Options, wanted: str) -> Sample:
         if job.pair == 1:
-            raise Fail("broken")
-        return one_sample(job, runner.digest(layout, job, image_digest, asked))
+            raise why
+        return one_sample(job, wanted)
 
-    assert runner.run(layout, todo, {"stock": tmp_path}, {"stock": "1"}, Options(2, True), take) == ["broken"]
+    assert runner.run(Layout(tmp_path), todo, {"stock": tmp_path}, {"stock": "1"}, Options(2, True), take) == [told]
     assert len(sample.read_all(tmp_path / "build" / "bench")) == 1
+
+
+def test_a_sample_of_files_edited_meanwhile_is_none(tmp_path: Path) -> None:
+    todo = runner.jobs([one_scenario()], kernels.parse("stock"), Options(2, True))
+    (tmp_path / "bench" / "workloads").mkdir(parents=True)
+    booted: list[int] = []
+
+    def take(_: Layout, job: Job, image: Path, asked: Options, wanted: str) -> Sample:
+        booted.append(job.pair)
+        (tmp_path / "bench" / "workloads" / "w.sh").write_text("edited\n")
+        return one_sample(job, wanted)
+
+    failed = runner.run(Layout(tmp_path), todo, {"stock": tmp_path}, {"stock": "1"}, Options(2, True), take)
+    assert [why.partition(": ")[2][:36] for why in failed] == ["files that it depends on were edited"] * 2
+    # The second one need not be booted to know.
+    assert booted == [1] and sample.read_all(tmp_path / "build" / "bench") == []
+
+
+def test_a_damaged_sample_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout, options = Layout(tmp_path), Options(1, False)
+    todo = runner.jobs([one_scenario()], kernels.parse("stock"), options)
+    folder = layout.build / "bench"
+    for job in todo:
+        path = sample.write(folder, one_sample(job, runner.digest(layout, job, "1", options)))
+    assert runner.missing(layout, todo, {"stock": "1"}, options) == []
+    path.write_text('{"points": ')
+    assert runner.missing(layout, todo, {"stock": "1"}, options) == todo[-1:]
+    assert len(sample.read_all(folder)) == 1 and f"{path} is no sample" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

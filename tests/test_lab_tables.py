@@ -126,6 +126,23 @@ def test_welch() -> None:
     assert (stats.p_value([1.0] * 5, [1.1] * 5, resolution=0.01) or 1) < 0.01
 
 
+def test_no_side_is_known_better_than_the_resolution() -> None:
+    pytest.importorskip("scipy")
+    same = stats.p_value([5, 5, 5], [6, 6, 6])
+    # Means 1 apart, deviations of 1: t = 1 / sqrt(2/3) with 4 degrees of freedom.
+    assert same == pytest.approx(0.287864, abs=1e-6)
+    assert stats.p_value([5, 5, 5], [6, 6, 6.0001]) == pytest.approx(same, abs=1e-4)
+    assert (stats.p_value([5, 5, 5], [6, 6, 6.0001], resolution=0.1) or 1) < 0.01
+
+
+def test_a_metric_is_known_to_its_resolution(scenario: Scenario) -> None:
+    pytest.importorskip("scipy")
+    samples = simple("stock", [{"kib": 500}] * 3) + simple("series", [{"kib": 750}] * 3)
+    for resolution, verdict in ((0.0, "better"), (250.0, "")):
+        own = replace(scenario, metrics=(replace(scenario.metrics[0], resolution=resolution),))
+        assert [one.verdict for one in tables.comparisons(own, samples, ["stock", "series"])] == [verdict]
+
+
 def test_holm() -> None:
     assert stats.holm([0.01, None, 0.04, 0.03]) == [pytest.approx(0.03), None, pytest.approx(0.06), pytest.approx(0.06)]
     assert stats.holm([0.9, 0.8]) == [1.0, 1.0]
@@ -161,10 +178,16 @@ def test_table(scenario: Scenario, tmp_path: Path) -> None:
     assert "mglru" not in text
     assert re.findall(r"\S+", text.split("pairs  ")[1].splitlines()[0]) == ["3", "3", "0"]
     # Harmonic means: 101.974 and 101.993, 304.945 and 604.959; a kernel without samples is a dash.
-    assert re.search(r"Hmean +KiB/s 1 +more +102 \(  0\.00%\) +102 \( \+0\.02%\) +-$", text, re.MULTILINE)
-    assert re.search(r"Hmean +KiB/s 3 +more +305 \(  0\.00%\) +605 \(\+98\.38%\)\* +-$", text, re.MULTILINE)
+    assert re.search(
+        r"Hmean +KiB/s 1 +more +102 +\+-2\.0% \(  0\.00%\) +102 +\+-1\.0% \( \+0\.02%\) +-$", text, re.MULTILINE
+    )
+    assert re.search(
+        r"Hmean +KiB/s 3 +more +305 +\+-1\.7% \(  0\.00%\) +605 +\+-0\.8% \(\+98\.38%\)\* +-$", text, re.MULTILINE
+    )
     # Fewer is better, so a fall is positive.
-    assert re.search(r"Amean +allocstall 3 +less +1880 \(  0\.00%\) +22 \(\+98\.80%\)\* +-$", text, re.MULTILINE)
+    assert re.search(
+        r"Amean +allocstall 3 +less +1880 +\+-1\.1% \(  0\.00%\) +22 \+-11\.1% \(\+98\.80%\)\* +-$", text, re.MULTILINE
+    )
     assert "not measured: readers 7, never printed" in text
     assert "the seed's figures, 3-threads.txt: Test #3\ndd  sy\n10   4\n90  43\n" in text
     assert text.endswith("\nnote: one node only (6 of 6 samples)\n")
@@ -175,8 +198,8 @@ def test_vmstat_sums_zones_and_tells_missing_from_zero(scenario: Scenario, tmp_p
     pytest.importorskip("scipy")
     text = tables.render(scenario, keep(tmp_path), ["stock", "series"])
     vmstat = text.split("vmstat (not tested)\n")[1]
-    assert re.search(r"pgscan_kswapd 3 +50 \( +0\.00%\) +-$", vmstat, re.MULTILINE)
-    assert re.search(r"allocstall 1 +1\.7 \( +0\.00%\) +0\.0 \(-100\.00%\)$", vmstat, re.MULTILINE)
+    assert re.search(r"pgscan_kswapd 3 +50 +\+-0\.0% \( +0\.00%\) +-$", vmstat, re.MULTILINE)
+    assert re.search(r"allocstall 1 +1\.7 \+-100\.0% \( +0\.00%\) +0\.0 +\(-100\.00%\)$", vmstat, re.MULTILINE)
     assert "did not move, or are unknown to these kernels: pgscan_direct, nr_vmscan_write" in vmstat
     assert "*" not in vmstat.split("\n\n")[0]
 
@@ -260,7 +283,10 @@ def ghostly(rng: random.Random) -> list[tables.Comparison]:
     """A whole run that compares equal things: 14 tables of 20 figures, 5 pairs each."""
     found = []
     for table in range(14):
-        p = [stats.p_value([rng.gauss(9, 1) for _ in range(5)], [rng.gauss(9, 1) for _ in range(5)]) for _ in range(20)]
+        p = [
+            stats.p_value([rng.gauss(9, 1) for _ in range(5)], [rng.gauss(9, 1) for _ in range(5)], 0.01)
+            for _ in range(20)
+        ]
         for spot, (one, corrected) in enumerate(zip(p, stats.holm(p), strict=True)):
             verdict: tables.Verdict = "changed" if corrected is not None and corrected < stats.ALPHA else ""
             found.append(tables.Comparison("s", str(table), str(spot), "1", "k~2", 0.0, one, corrected, verdict))
@@ -338,13 +364,14 @@ def test_report_without_samples(tmp_path: Path) -> None:
         report.write_page(checkout(tmp_path))
 
 
-def test_report_names_a_broken_sample(tmp_path: Path) -> None:
+def test_report_names_a_broken_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layout = checkout(tmp_path)
     path = layout.build / "bench" / "kswapd-scaling" / "classic" / "stock" / "0.json"
     path.parent.mkdir(parents=True)
     path.write_text("{")
-    with pytest.raises(Fail, match=re.escape(str(path))):
+    with pytest.raises(Fail, match="run `make bench` first"):
         report.write_page(layout)
+    assert f"{path} is no sample" in capsys.readouterr().err
 
 
 def test_report_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

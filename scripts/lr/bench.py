@@ -74,9 +74,10 @@ def main(argv: list[str]) -> int:
     layout = here()
     whole = Progress("bench")
     chosen, columns = select(layout, options.scenario), kernels.parse(options.kernels)
+    images = kernels.images(layout, columns)
+    # After the kernels, which take minutes: what is compiled here must be what the samples' digests are made of.
     prepare(layout, chosen, pairs > 1)
     method = lockstep.prepare(layout, quantum) if wanted else None
-    images = kernels.images(layout, columns)
     digests = {what: kernels.digest(image) for what, image in images.items()}
     asked = runner.Options(pairs, quick, method, variants(chosen, options.variant))
     todo = runner.jobs(chosen, columns, asked)

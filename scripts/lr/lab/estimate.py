@@ -61,10 +61,14 @@ def report(todo: Sequence[Job], costs: Sequence[Cost], at_once: int = 1) -> str:
         own = [(job, each) for job, each in zip(todo, costs, strict=True) if job.scenario.name == name]
         variants = len({job.variant.name for job, _ in own})
         words = f"{_some(len(own), 'boot')} of {_some(variants, 'variant')}"
-        lines.append(f"  {name:<16} {clock(total(each for _, each in own).seconds / at_once):>9}  {words}")
+        lines.append(
+            f"  {name:<16} {clock(total(each for _, each in own).seconds / min(at_once, len(own))):>9}  {words}"
+        )
     whole = total(costs)
     known = f"{whole.recorded} as earlier ones took, {whole.samples - whole.recorded} by the scenario's seconds"
-    return "\n".join([f"about {clock(whole.seconds / at_once)} for {_some(whole.samples, 'boot')}, {known}:", *lines])
+    return "\n".join(
+        [f"about {clock(whole.seconds / min(at_once, len(todo)))} for {_some(whole.samples, 'boot')}, {known}:", *lines]
+    )
 
 
 def _some(count: int, what: str) -> str:

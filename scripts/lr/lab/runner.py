@@ -87,20 +87,22 @@ def lockstep_of(job: Job, options: Options) -> Lockstep | None:
 def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str:
     """What a sample depends on; one with another digest is measured again.
 
-    Not the whole file of the scenario: another variant, or a word in a title, must not cost hours.
+    Not the whole file of the scenario: another variant, a word in a title, or what only tables are made with (metrics,
+    vmstat) must not cost hours.
     """
     scenario, workloads = job.scenario, layout.root / "bench" / "workloads"
     whole = hashlib.sha256()
-    files = sorted(workloads.glob("*.h")) + [workloads / f"{name}.c" for name in scenario.programs]
+    files = sorted(workloads.glob("*.h")) + [workloads / f"{name}.c" for name in ("mark", *scenario.programs)]
     files += [workloads / name for name in ("lib.sh", scenario.workload)]
     files.append(layout.root / "scripts" / "guest" / "lib.sh")
     for path in files:
         if path.exists():
             whole.update(path.read_bytes() + b"\0")
     method = lockstep_of(job, options)
-    guest = (job.variant.machine, scenario.disks, scenario.packages, scenario.vmstat)
-    told = tuple((metric.name, metric.of, metric.per, metric.times) for metric in scenario.metrics)
-    words = (image_digest, command_of(job, options), repr(guest), repr(told), method.identity if method else "")
+    guest = (job.variant.machine, scenario.disks, scenario.packages)
+    words = [image_digest, command_of(job, options), repr(guest)]
+    if method:
+        words += [method.identity, *locksteps.KERNEL_OPTIONS]
     whole.update("\0".join(words).encode())
     return whole.hexdigest()
 
@@ -155,8 +157,8 @@ def boot(
     return outcome, locksteps.read(out.read_text()) if method else []
 
 
-def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: str) -> Sample:
-    """One sample: boot, run, read. Fails when the guest did, or printed nothing that the scenario wants."""
+def take(layout: Layout, job: Job, image: Path, options: Options, wanted: str) -> Sample:
+    """One sample, of digest `wanted`: boot, run, read. Fails when the guest did, or told nothing of a point."""
     name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair, options.quick)
     path = samples.path_of(layout.build / "bench", *name)
     started = time.strftime("%Y-%m-%dT%H:%M:%S")
@@ -168,14 +170,13 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         except Fail as exc:
             raise Fail(f"{job.label}: {exc}") from exc
         points = tuple(replace(point, values={**point.values, **_measured(measured, point.x)}) for point in points)
-    points = tuple(derived(job.scenario, point) for point in points)
-    wanted = set(points_of(job.scenario, job.variant, options.quick))
-    missing = wanted - {point.x for point in points}
+    asked = set(points_of(job.scenario, job.variant, options.quick))
+    missing = asked - {point.x for point in points}
     if missing:
         raise Fail(f"{job.label}: no value came for {', '.join(sorted(missing))}")
     try:
         for bar in job.scenario.bars if lockstep_of(job, options) else ():
-            check(bar, points)
+            check(bar, [samples.derived(job.scenario.metrics, point) for point in points])
     except Fail as exc:
         raise Fail(f"{job.label}: {exc}") from exc
     findings = tuple(f"console: {finding.kind}" for finding in console.scan(outcome.console, ()))
@@ -184,7 +185,7 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         variant=job.variant.name,
         kernel=job.kernel.label,
         pair=job.pair,
-        digest=digest(layout, job, image_digest, options),
+        digest=wanted,
         started=started,
         seconds=round(outcome.seconds, 1),
         points=points,
@@ -192,16 +193,6 @@ def take(layout: Layout, job: Job, image: Path, options: Options, image_digest: 
         quick=options.quick,
         seconds_each=seconds_each(job.scenario, options.quick),
     )
-
-
-def derived(scenario: Scenario, point: Point) -> Point:
-    """The point with the metrics that are made of its values."""
-    values = dict(point.values)
-    for metric in scenario.metrics:
-        found = metric.value(values)
-        if found is not None:
-            values[metric.name] = found
-    return replace(point, values=values)
 
 
 def check(bar: Bar, points: Sequence[Point]) -> None:
@@ -228,12 +219,15 @@ def _measured(found: Mapping[tuple[str, str], Sequence[locksteps.Window]], x: st
 
 
 def kept(layout: Layout, job: Job, digests: Mapping[str, str], options: Options) -> Sample | None:
-    """This job's sample, if it has been taken already, of the same kernel and workload."""
+    """This job's sample, if it has been taken already, of the same kernel and workload, and can be read."""
     name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair, options.quick)
     path = samples.path_of(layout.build / "bench", *name)
     if not path.exists():
         return None
-    found = samples.read(path)
+    try:
+        found = samples.read(path)
+    except Fail:
+        return None
     return found if found.digest == digest(layout, job, digests[job.kernel.what], options) else None
 
 
@@ -256,24 +250,35 @@ def run(
 ) -> list[str]:
     """Take these samples; returns what failed. One that fails does not stop the others.
 
-    In lockstep two guests run at once: what they measure does not depend on what the host does beside them.
+    In lockstep two guests run at once: but for requests to disks, what they measure does not depend on what the host
+    does beside them.
     costs, the seconds that each sample may take, make the time left better known than their number does.
     """
     failed: list[str] = []
+    # As things are now, with the workloads' programs just compiled: a guest reads the scripts while it runs.
+    wanted = [digest(layout, job, digests[job.kernel.what], options) for job in todo]
 
-    def attempt(job: Job) -> None:
-        what = job.kernel.what
+    def unchanged(job: Job, before: str) -> None:
+        if digest(layout, job, digests[job.kernel.what], options) != before:
+            raise Fail(f"{job.label}: files that it depends on were edited since the run began; run it again")
+
+    def attempt(job: Job, before: str) -> None:
         try:
-            samples.write(layout.build / "bench", one(layout, job, images[what], options, digests[what]))
-        except Fail as exc:
-            failed.append(str(exc))
-            notice(str(exc))
+            unchanged(job, before)
+            sample = one(layout, job, images[job.kernel.what], options, before)
+            unchanged(job, before)
+            samples.write(layout.build / "bench", sample)
+        except Exception as exc:
+            # Whatever it is, it must not cost the other samples.
+            failed.append(str(exc) if isinstance(exc, Fail) else f"{job.label}: {exc!r}")
+            notice(failed[-1])
 
     costs = costs or [1.0] * len(todo)
     done = 0.0
     # In tenths of a second: the progress line counts whole numbers.
     with Progress("bench", int(sum(costs) * 10)) as progress, guest.several(at_once(options)) as pool:
-        for job, price, end in zip(todo, costs, [pool.submit(attempt, job) for job in todo], strict=True):
+        ends = [pool.submit(attempt, job, before) for job, before in zip(todo, wanted, strict=True)]
+        for job, price, end in zip(todo, costs, ends, strict=True):
             progress.update(int(done * 10), job.label)
             end.result()
             done += price

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from lr.ui import Fail
+from lr.lab.scenario import Metric
+from lr.ui import Fail, notice
 
 
 @dataclass(frozen=True)
@@ -88,20 +89,36 @@ def write(folder: Path, sample: Sample) -> Path:
 
 def read(path: Path) -> Sample:
     """A kept sample."""
-    raw = json.loads(path.read_text())
-    points = []
-    for point in raw.pop("points"):
-        series = {name: [(float(t), float(v)) for t, v in spots] for name, spots in point.pop("series").items()}
-        points.append(Point(**point, series=series))
-    return Sample(**{**raw, "points": tuple(points), "notes": tuple(raw["notes"])})
+    try:
+        raw = json.loads(path.read_text())
+        points = []
+        for point in raw.pop("points"):
+            series = {name: [(float(t), float(v)) for t, v in spots] for name, spots in point.pop("series").items()}
+            points.append(Point(**point, series=series))
+        return Sample(**{**raw, "points": tuple(points), "notes": tuple(raw["notes"])})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
+        raise Fail(f"{path} is no sample ({exc}); `make bench` measures it again") from exc
+
+
+def derived(metrics: Sequence[Metric], point: Point) -> Point:
+    """The point with the metrics that are made of its values; samples hold raw values, so that metrics may change."""
+    values = dict(point.values)
+    for metric in metrics:
+        found = metric.value(values)
+        if found is not None:
+            values[metric.name] = found
+    return replace(point, values=values)
 
 
 def read_all(folder: Path, scenario: str | None = None) -> list[Sample]:
-    """All kept samples, of one scenario or of all, in the order of their paths; one that can not be read is named."""
+    """All kept samples, of one scenario or of all, in the order of their paths.
+
+    One that can not be read is named and left out.
+    """
     found = []
     for path in sorted(folder.glob(f"{scenario or '*'}/*/*/*.json")):
         try:
             found.append(read(path))
-        except (ValueError, TypeError, KeyError, AttributeError) as exc:
-            raise Fail(f"{path} is no sample ({exc}); remove it, `make bench` measures it again") from exc
+        except Fail as exc:
+            notice(str(exc))
     return found

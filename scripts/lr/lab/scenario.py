@@ -64,7 +64,8 @@ class Metric:
     """A value of each point, from the workload or from lockstep; digits after the decimal point in tables.
 
     of: the value's name, if not the metric's own; per: the value that it is divided by, as in KiB a round; times: a
-    factor, as for percent. Both may be metrics that come before.
+    factor, as for percent. Both may be metrics that come before. resolution: the least difference that can be measured,
+    if it is more than the last digit.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Metric:
     times: float = 1.0
     better: Better = "neither"
     digits: int = 0
+    resolution: float = 0.0
     plot: bool = False
 
     def value(self, values: Mapping[str, float]) -> float | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import math
 import statistics
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,25 +48,19 @@ def percent(base: float, value: float, better: Better = "neither") -> float | No
 def p_value(first: Sequence[float], second: Sequence[float], resolution: float = 1.0) -> float | None:
     """Welch's p: how likely chance alone makes means differ so much. None where nothing can be said.
 
-    One sample a side says nothing. Where both sides repeat exactly (a counter that is deterministic, or nearly so), t
-    would be infinite however small the difference and no correction could undo it. Values that repeat are only known to
-    their resolution (one event, or the last digit shown), so that is taken as the deviation of both: 0 against 1000
-    stays significant, 100 against 101 does not become so. Fewer than three a side may have repeated by chance: None.
+    One sample a side says nothing. Where the samples of a side repeat (a counter that is deterministic, or nearly so),
+    t would be huge or infinite however small the difference and no correction could undo it. Values are only known to
+    their resolution (one event, or the last digit shown), so that is the least deviation that a side has: 0 against
+    1000 stays significant, 100 against 101 does not become so. Where both sides repeat exactly, fewer than three a side
+    may have done so by chance: None.
     """
     if min(len(first), len(second)) < 2:
         return None
     constant = max(first) == min(first) and max(second) == min(second)
     if constant and (first[0] == second[0] or min(len(first), len(second)) < 3):
         return None
-    scipy_stats = _scipy_stats()
-    if constant:
-        sides = (first[0], resolution, len(first), second[0], resolution, len(second))
-        found = float(scipy_stats.ttest_ind_from_stats(*sides, equal_var=False).pvalue)
-    else:
-        with warnings.catch_warnings():
-            # scipy warns of values that hardly vary: they are what was measured.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            found = float(scipy_stats.ttest_ind(first, second, equal_var=False).pvalue)
+    sides = [(mean(each), max(statistics.stdev(each), resolution), len(each)) for each in (first, second)]
+    found = float(_scipy_stats().ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue)
     return found if math.isfinite(found) else None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lr.lab import stats
-from lr.lab.sample import Point, Sample
+from lr.lab.sample import Point, Sample, derived
 from lr.lab.scenario import Better, Metric, Scenario, SeedTable, points_of
 
 # What the vmstat table shows for a scenario that names nothing.
@@ -129,6 +129,7 @@ def current(samples: Iterable[Sample]) -> tuple[list[Sample], list[str]]:
 def build(scenario: Scenario, samples: Iterable[Sample], kernels: Sequence[str]) -> list[Table]:
     """The tables of all variants that have samples, in the scenario's order; kernels gives the columns."""
     usable, _ = current(sample for sample in samples if sample.scenario == scenario.name)
+    usable = [replace(each, points=tuple(derived(scenario.metrics, p) for p in each.points)) for each in usable]
     about = {variant.name: _about(scenario, variant.name) for variant in scenario.variants}
     found = []
     for variant in (*about, *sorted({sample.variant for sample in usable} - set(about))):
@@ -194,11 +195,18 @@ def difference(percent: float | None) -> str:
     return "0.00%" if abs(percent) < 0.005 else f"{percent:+.2f}%"
 
 
+def spread(cell: Cell) -> str:
+    """How far the pair that is farthest from the mean lies from it, in percent of it; one pair has no spread."""
+    if len(cell.raw) < 2 or not cell.value:
+        return ""
+    return f"+-{100 * max(abs(raw - cell.value) for raw in cell.raw) / abs(cell.value):.1f}%"
+
+
 def render(scenario: Scenario, samples: Iterable[Sample], kernels: Sequence[str]) -> str:
     """A scenario's tables as text: a variant's metrics and vmstat figures, the seed's figures, the samples' notes."""
     samples = list(samples)
     tables = build(scenario, samples, kernels)
-    parts = [f"{scenario.name}: {scenario.title}", legend(kernels)]
+    parts = [f"{scenario.name}: {scenario.title}", f"{legend(kernels)}; +- the pair farthest from the mean"]
     for table in tables:
         parts.append(f"== {table.variant}: {table.about}")
         parts.append(_text(scenario.axis, table.kernels, table.pairs, table.rows))
@@ -271,7 +279,7 @@ def _metric_row(metric: Metric, x: str, columns: list[list[Sample]]) -> Row:
     mean = stats.harmonic_mean if rate else stats.mean
     cells = _cells(columns, x, lambda point: point.values.get(metric.name), mean, metric.better)
     base, others = cells[0], cells[1:]
-    unit = 10.0**-metric.digits
+    unit = metric.resolution or 10.0**-metric.digits
     tested = (replace(cell, p=stats.p_value(base.raw, cell.raw, unit)) for cell in others)
     average = "Hmean" if rate else "Amean"
     return Row(metric.name, metric.title, x, average, metric.better, metric.digits, (base, *tested))
@@ -324,7 +332,8 @@ def _corrected(rows: list[Row]) -> tuple[Row, ...]:
 def _text(axis: str, kernels: tuple[str, ...], pairs: tuple[int, ...], rows: tuple[Row, ...]) -> str:
     percents = [difference(cell.percent) for row in rows for cell in row.cells if cell.value is not None]
     width = max(map(len, percents), default=0)
-    blank = " " * (width + 4)
+    spreads = max((len(spread(cell)) for row in rows for cell in row.cells), default=0)
+    blank = " " * (width + 4 + (spreads and spreads + 1))
     body = [["", f"metric, {axis}", "better", *kernels], ["", "pairs", "", *(f"{count}{blank}" for count in pairs)]]
     for row in rows:
         line = [row.average, f"{row.title} {row.x}", BETTER[row.better]]
@@ -333,7 +342,8 @@ def _text(axis: str, kernels: tuple[str, ...], pairs: tuple[int, ...], rows: tup
                 line.append(f"-{blank}")
             else:
                 mark = "*" if cell.significant else " "
-                line.append(f"{number(cell.value, row.digits)} ({difference(cell.percent):>{width}}){mark}")
+                around = f" {spread(cell):>{spreads}}" if spreads else ""
+                line.append(f"{number(cell.value, row.digits)}{around} ({difference(cell.percent):>{width}}){mark}")
         body.append(line)
     return grid(body, 3)
 

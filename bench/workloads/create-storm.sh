@@ -25,94 +25,62 @@ die() {
 	exit 1
 }
 
-# Drains as calls: the function profiler counts them and, unlike the tracepoint, leaves out ordinary frees.
-profile_setup() {
-	local name found=() can
-	PROFILED=
-	[ -e $TRACE/function_profile_enabled ] ||
-		{ echo "@note no function profiler in this kernel: drains are not counted as calls"; return; }
-	can=$(traceable drain_all_pages drain_pages_zone)
-	for name in drain_all_pages drain_pages_zone; do
-		if grep -qxF "$name" <<<"$can"; then
-			found+=("$name")
-		else
-			echo "@note this kernel has no traceable $name: its calls are not counted"
-		fi
-	done
-	[ ${#found[@]} -gt 0 ] || return
-	echo "${found[*]}" >$TRACE/set_ftrace_filter || die "the ftrace filter refuses ${found[*]}"
-	PROFILED="${found[*]}"
-}
-
-# The tracepoint counts pages that leave a per-cpu list. Only its counter is wanted, so a tiny ring is enough.
+# The tracepoint counts pages that leave a per-cpu list. Only its counter is wanted, so a tiny ring is enough. Drains as
+# calls: the function profiler counts them and, unlike the tracepoint, leaves out ordinary frees.
 drain_setup() {
 	[ -e $TRACE/$DRAIN/enable ] || die "no tracepoint kmem/mm_page_pcpu_drain; build the kernel with CONFIG_FTRACE"
 	mkdir -p $INSTANCE || die "no tracefs instance can be made"
 	echo 8 >$INSTANCE/buffer_size_kb
-	profile_setup
+	[ -n "$(traceable drain_pages_zone)" ] || die "drain_pages_zone can not be traced"
 }
 
-drain_start() {
-	echo >$INSTANCE/trace
+# Both count from here on, before the measurement begins: to switch them patches code, which takes long in lockstep.
+drain_on() {
 	echo 1 >$INSTANCE/$DRAIN/enable || die "the tracepoint can not be enabled"
-	# Off and on: that is what sets the profiler's counts to zero.
-	[ -z "$PROFILED" ] || { echo 0 >$TRACE/function_profile_enabled; echo 1 >$TRACE/function_profile_enabled; }
+	echo drain_pages_zone >$TRACE/set_ftrace_filter || die "the ftrace filter refuses drain_pages_zone"
+	echo 1 >$TRACE/function_profile_enabled || die "no function profiler; build the kernel with CONFIG_FUNCTION_PROFILER"
 }
 
-drain_off() {
-	echo 0 >$INSTANCE/$DRAIN/enable
-	[ -z "$PROFILED" ] || echo 0 >$TRACE/function_profile_enabled
-}
-
-drain_figures() {
-	local point=$1 name
-	value "$point" drained_pages "$(awk '$1 == "entries:" || $1 == "overrun:" { sum += $2 }
-		END { printf "%.0f\n", sum }' $INSTANCE/per_cpu/cpu*/stats)"
-	for name in $PROFILED; do
-		value "$point" "$name" \
-			"$(awk -v name="$name" '$1 == name { sum += $2 } END { printf "%.0f\n", sum }' $TRACE/trace_stat/function*)"
+# An edge of the measurement: the counters of all CPUs, LISTS drained and PAGES off the lists, then those of vmstat, with
+# nothing between and no new process.
+edge() {
+	local file name count
+	LISTS=0 PAGES=0
+	for file in "$INSTANCE"/per_cpu/cpu*/stats; do
+		while read -r name count; do
+			case $name in
+			entries: | overrun:) PAGES=$((PAGES + count)) ;;
+			esac
+		done <"$file"
 	done
-	# Counters that only some kernels have.
-	while read -r name; do
-		value "$point" "$name" "$(vmstat_delta "$name")"
-	done < <(awk '$1 ~ /drain/ { print $1 }' /proc/vmstat)
+	for file in "$TRACE"/trace_stat/function*; do
+		while read -r name count _; do
+			[ "$name" != drain_pages_zone ] || LISTS=$((LISTS + count))
+		done <"$file"
+	done
+	vmstat_save "$1"
 }
-
-# Ticks of all CPUs: in the kernel (interrupts too), and all that were not idle.
-cpu_ticks() { awk '$1 == "cpu" { print $4 + $7 + $8, $2 + $3 + $4 + $7 + $8 }' /proc/stat; }
 
 measure_start() {
-	vmstat_save before
-	drain_start
-	CPU=$(cpu_ticks)
-	START=$EPOCHREALTIME
+	edge before
+	WAS=("$LISTS" "$PAGES")
 }
 
 # measure_stop POINT PID...: these processes end with the measurement.
 measure_stop() {
-	local point=$1 elapsed end=$EPOCHREALTIME cpu pid stalls
+	local point=$1 pid
 	shift
-	# All that counts is stopped or read before the CPUs get their full speed back.
-	drain_off
-	cpu=$(cpu_ticks)
-	vmstat_save after
+	edge after
+	fast
 	for pid; do
 		kill "$pid" 2>/dev/null || die "a reader of the victim's node ended too early: nothing was proved"
 	done
-	fast
-	elapsed=$(awk -v a="$START" -v b="$end" 'BEGIN { printf "%.3f", b - a }')
-	echo "$CPU $cpu" | awk -v x="$point" -v s="$elapsed" -v hz="$(getconf CLK_TCK)" '{
-		printf "@value %s sys_cpu %.1f\n", x, 100 * ($3 - $1) / hz / s
-		printf "@value %s busy_cpu %.1f\n", x, 100 * ($4 - $2) / hz / s }'
-	drain_figures "$point"
+	echo 0 >$INSTANCE/$DRAIN/enable
+	echo 0 >$TRACE/function_profile_enabled
+	value "$point" drain_pages_zone $((LISTS - WAS[0]))
+	value "$point" drained_pages $((PAGES - WAS[1]))
 	# shellcheck disable=SC2086 # a list of names
-	stalls=$(vmstat_delta $STALLS)
-	value "$point" direct_reclaims "$stalls"
-	case " $PROFILED " in
-	*" drain_pages_zone "*)
-		[ "$stalls" = 0 ] || awk -v x="$point" -v stalls="$stalls" '$1 == "drain_pages_zone" { sum += $2 }
-			END { printf "@value %s lists_per_failure %.2f\n", x, sum / stalls }' $TRACE/trace_stat/function* ;;
-	esac
+	value "$point" direct_reclaims "$(vmstat_delta $STALLS)"
 	value "$point" oom_kills "$(vmstat_delta oom_kill)"
 	vmstat_diff "$point"
 }
@@ -138,6 +106,7 @@ run_storm() {
 	done
 	# What is left is full of clean page cache: reclaim is at work from the first file on.
 	dd if="$MNT/hole0" of=/dev/null bs=1M count="$KEEP_MIB" status=none
+	drain_on
 	slow storm
 	measure_start
 	# Line by line, because the time ends it in the middle of an iteration.
@@ -246,6 +215,7 @@ sample_lists() {
 run_innocents() {
 	local i readers=() sampler lists
 	[ ${#INNOCENTS[@]} -ge 1 ] || die "the point innocents wants a guest of several nodes"
+	drain_on
 	slow innocents
 	probe quiet_ $(((SECONDS_EACH + 2) / 3))
 	: >$LAB/lists
@@ -281,6 +251,7 @@ run_crowd() {
 		pids+=($!)
 	done
 	sleep 3
+	drain_on
 	slow crowd
 	measure_start
 	sleep "$SECONDS_EACH"

@@ -42,27 +42,13 @@ finish() {
 	done
 }
 
-# Clock ticks of all kswapd threads so far.
-kswapd_ticks() {
-	local pid line fields sum=0
-	for pid in $(kswapds); do
-		# A helper may have gone meanwhile.
-		read -r line 2>/dev/null <"/proc/$pid/stat" || continue
-		read -ra fields <<<"${line##*) }"
-		sum=$((sum + fields[11] + fields[12]))
-	done
-	echo "$sum"
-}
-
 begin() {
-	ticks=$(kswapd_ticks)
 	vmstat_save before
 }
 
 # over POINT: figures that every point has.
 over() {
 	vmstat_save after
-	value "$1" kswapd_ticks $(($(kswapd_ticks) - ticks))
 	value "$1" allocstall "$(vmstat_delta allocstall_dma allocstall_dma32 allocstall_normal allocstall_movable)"
 	value "$1" refaults "$(vmstat_delta workingset_refault_anon workingset_refault_file)"
 	if [ "$(word samples watch)" = 0 ]; then

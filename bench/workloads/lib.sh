@@ -10,8 +10,34 @@ export BIN=build/bench/bin
 LAB=/tmp/lab
 mkdir -p $LAB
 
+# What follows, up to io_bytes, is for the edges of a measurement: no new process, of which each takes half a second in
+# lockstep.
+
 # Both at the start of a point and at its end.
-vmstat_save() { cp /proc/vmstat "$LAB/vmstat.$1"; }
+vmstat_save() {
+	local lines
+	mapfile -t lines </proc/vmstat
+	printf '%s\n' "${lines[@]}" >"$LAB/vmstat.$1"
+}
+
+# disk_figures DEVICE: in FOUND, requests, the ms they took, and sectors written.
+disk_figures() {
+	local row
+	read -ra row <"/sys/block/${1#/dev/}/stat"
+	FOUND="$((row[0] + row[4])) $((row[3] + row[7])) ${row[6]}"
+}
+
+# io_bytes rchar|wchar PID...: in FOUND, bytes that tasks have moved by read() or write().
+io_bytes() {
+	local what=$1 pid name count
+	shift
+	FOUND=0
+	for pid; do
+		while read -r name count; do
+			[ "$name" != "$what:" ] || FOUND=$((FOUND + count))
+		done <"/proc/$pid/io"
+	done
+}
 
 # vmstat_diff POINT: what changed between `vmstat_save before` and `vmstat_save after`, as @vmstat lines.
 vmstat_diff() {
@@ -27,9 +53,6 @@ vmstat_delta() {
 
 # value POINT NAME NUMBER: one measured value.
 value() { echo "@value $1 $2 $3"; }
-
-# cpu_of PID: clock ticks that a task has used, user and system.
-cpu_of() { awk '{ sub(/^.*\) /, ""); print $12 + $13 }' "/proc/$1/stat" 2>/dev/null || echo 0; }
 
 # traceable NAME...: those of these functions that ftrace can trace. One look for all: the list is long, and the kernel
 # takes seconds to write it.

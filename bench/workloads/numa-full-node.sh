@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # NUMA balancing towards nodes that are full: memcached with FILL percent of the memory (80) under load, and a task with
-# huge pages whose target has no huge page left. HUGE=1: memcached with huge pages. MIN_FREE: KiB for vm.min_free_kbytes;
-# empty: as it is. BALANCING=0: without NUMA balancing, to tell what else differs between two kernels.
+# huge pages whose target has no huge page left. HUGE=1: memcached with huge pages. BALANCING=0: without NUMA
+# balancing, to tell what else differs between two kernels.
 # Usage: numa-full-node.sh POINT...
 # Points: clients-N, huge-folios.
 
@@ -72,10 +72,8 @@ stop_server() {
 point_clients() {
 	local out last ticks system all_ticks system_ticks
 	start_server
-	# What the server has left, and whether it has fitted: all of its memory is taken before the first point.
+	# What the server has left: all of its memory is taken before the first point.
 	value "$1" free_mib "$(awk '$1 == "MemFree:" { print int($2 / 1024) }' /proc/meminfo)"
-	value "$1" swapped_before "$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)"
-	value "$1" stalls_before "$(awk '/^allocstall_/ { sum += $2 } END { print sum }' /proc/vmstat)"
 	slow "$1"
 	# Let the scanner find the clients before anything counts.
 	"$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" 2 10 >/dev/null || fail "the load failed"
@@ -157,9 +155,7 @@ prepare() {
 	echo madvise >/sys/kernel/mm/transparent_hugepage/enabled || fail "this kernel has no huge pages"
 	# After huge pages, which raise it. What is kept free for them is made for machines that are larger: here it would be
 	# what is left beside memcached, and kswapd would be woken by whoever takes the next page.
-	if [ -n "${MIN_FREE-16384}" ]; then
-		echo "${MIN_FREE-16384}" >/proc/sys/vm/min_free_kbytes || fail "vm.min_free_kbytes can not be set"
-	fi
+	echo 16384 >/proc/sys/vm/min_free_kbytes || fail "vm.min_free_kbytes can not be set"
 	case " $* " in
 	*" clients-"*) start_server ;;
 	esac

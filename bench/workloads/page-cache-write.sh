@@ -3,9 +3,8 @@
 # dd of a tenth of memory, over and over, with and without the function profiler; and a scan of inode tables.
 #
 # Points: FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs (scratch disks have these names); metadata.
-# And for ext4, ext2, f2fs: rescan-FS, the same sparse look-ups in every round with a stream of data between them;
-# dense-FS, the same with every block of the inode tables; walk-FS, a tree walked beside such a stream; git-FS, the same
-# with git status.
+# And rescan-ext4, the same sparse look-ups in every round with a stream of data between them; dense-ext4, the same with
+# every block of the inode tables; walk-ext4, a tree walked beside such a stream; git-ext4, the same with git status.
 
 # shellcheck source=bench/workloads/lib.sh
 . bench/workloads/lib.sh
@@ -167,21 +166,14 @@ run_metadata() {
 # word NAME: the value of NAME= in what a program printed last.
 word() { sed -n "s/.*\<$1=\([0-9.]*\).*/\1/p" $LAB/said; }
 
-# tree_setup FS: a fresh filesystem, with files in a row for rescan and directories for walk. ext4's driver mounts ext2.
+# A fresh filesystem on $device, with files in a row for rescan and directories for walk.
 tree_setup() {
-	local fs=$1 dir opts=noatime
-	device=$(scratch_device "$fs") || return
-	TARGET=$LAB/tree-$fs
+	local dir
 	mkdir -p "$TARGET"
-	if [ "$fs" = f2fs ]; then
-		mkfs.f2fs -f -q "$device" >/dev/null || return
-	else
-		"mkfs.$fs" -F -q -b 4096 -I 256 "$device" >/dev/null || return
-	fi
-	[ "$fs" != ext4 ] || opts+=,noinit_itable
-	mount -t "$fs" -o $opts "$device" "$TARGET" || return
-	# Only what a point of this filesystem needs.
-	if [[ " $POINTS " = *" "@(rescan|dense)"-$fs "* ]]; then
+	mkfs.ext4 -F -q -b 4096 -I 256 "$device" >/dev/null || return
+	mount -o noatime,noinit_itable "$device" "$TARGET" || return
+	# Only what a point needs.
+	if [[ " $POINTS " = *" "@(rescan|dense)-ext4" "* ]]; then
 		mkdir -p "$TARGET/inodes"
 		(cd "$TARGET/inodes" && seq $((LOOKUPS * STRIDE)) | xargs touch) || return
 	fi
@@ -191,23 +183,15 @@ tree_setup() {
 	done
 	sync
 	umount "$TARGET" || return
-	mount -t "$fs" -o $opts "$device" "$TARGET"
+	mount -o noatime,noinit_itable "$device" "$TARGET"
 }
 
 ADDED=$TRACE/events/filemap/mm_filemap_add_to_page_cache
 
-# added_start FS: from here on the folios of the filesystem's metadata that come into the page cache are traced: those of
-# its block device, or f2fs' own two inodes for them.
+# From here on the folios of the filesystem's metadata that come into the page cache are traced: those of its block device.
 added_start() {
-	local dev
-	dev=$((0x$(stat -c %t "$device") << 20 | 0x$(stat -c %T "$device")))
-	if [ "$1" = f2fs ]; then
-		# It has a block for each inode: 45,000 folios in a walk.
-		echo 4096 >$TRACE/buffer_size_kb || die "$TRACE/buffer_size_kb takes no 4096"
-		echo "s_dev == $dev && (i_ino == 1 || i_ino == 2)"
-	else
-		echo "i_ino == $dev"
-	fi >$ADDED/filter || die "$ADDED takes no filter"
+	echo "i_ino == $((0x$(stat -c %t "$device") << 20 | 0x$(stat -c %T "$device")))" >$ADDED/filter ||
+		die "$ADDED takes no filter"
 	echo >$TRACE/trace
 	echo 1 >$ADDED/enable
 }
@@ -234,7 +218,7 @@ run_rescan() {
 	local point=$1 count=${2:-$LOOKUPS} stride=${3:-$STRIDE} mib name
 	mib=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 	stream_first
-	added_start "${point#*-}"
+	added_start
 	vmstat_save before
 	slow "$point"
 	"$BIN/rescan" "$SECONDS_EACH" "$TARGET/inodes" "$count" "$stride" "$mib" /dev/nullb1 "${device#/dev/}" >$LAB/said ||
@@ -284,7 +268,7 @@ beside_stream() {
 	stream_first
 	# Inodes must not outlive their blocks.
 	echo 1000 >/proc/sys/vm/vfs_cache_pressure
-	added_start "${point#*-}"
+	added_start
 	before=$(kib_read "$device")
 	vmstat_save before
 	slow "$point"
@@ -312,7 +296,7 @@ for point; do
 	case $point in
 	ext4-sync | ext4-async | ext4-profile | xfs-sync | xfs-async | xfs-profile) ;;
 	btrfs-sync | btrfs-async | btrfs-profile | tmpfs-sync | tmpfs-async | tmpfs-profile | metadata) ;;
-	rescan-ext4 | rescan-ext2 | rescan-f2fs | dense-ext4 | walk-ext4 | walk-ext2 | walk-f2fs | git-ext4) ;;
+	rescan-ext4 | dense-ext4 | walk-ext4 | git-ext4) ;;
 	*) die "no point $point; the head of this file lists them" ;;
 	esac
 done
@@ -331,9 +315,9 @@ for point; do
 		continue
 		;;
 	rescan-* | dense-* | walk-* | git-*)
-		TARGET=$LAB/tree-${point#*-}
-		device=$(scratch_device "${point#*-}") || exit 1
-		mountpoint -q "$TARGET" || tree_setup "${point#*-}" || die "${point#*-} can not be made or mounted"
+		TARGET=$LAB/tree-ext4
+		device=$(scratch_device ext4) || exit 1
+		mountpoint -q "$TARGET" || tree_setup || die "ext4 can not be made or mounted"
 		"run_${point%-*}" "$point"
 		continue
 		;;

@@ -22,9 +22,6 @@ mount_fs() {
 	mount -o noatime,noinit_itable "$DEVICE" "$LAB/$1" || die "$DEVICE does not mount"
 }
 
-# disk_figures DEVICE: requests, the ms they took, and sectors written.
-disk_figures() { awk -v disk="${1#/dev/}" '$3 == disk { print $4 + $8, $7 + $11, $10 }' /proc/diskstats; }
-
 # runs DEVICE: flusher runs for reclaim that the trace has.
 runs() { grep -c "bdi $(stat -c '%Hr:%Lr' "$1"):.*reason=vmscan" $INSTANCE/trace; }
 
@@ -40,17 +37,26 @@ dirty_a_little() {
 
 stream_to_usb() {
 	local point=$1 writer neighbour was is wrote out each
-	was=$(disk_figures "$FAST")
+	slow "$point"
+	vmstat_save before
+	disk_figures "$FAST"
+	was=$FOUND
 	echo >$INSTANCE/trace
+	echo 1 >$INSTANCE/tracing_on
 	(echo 0 >$BACKUP/cgroup.procs && exec dd if=/dev/zero of=$LAB/usb/stream bs=1M status=none) &
 	writer=$!
 	dirty_a_little &
 	neighbour=$!
 	out=$("$BIN/latency" "$SECONDS_EACH" 20000 64 $LAB/fast/read) || die "latency failed"
-	kill -0 $writer 2>/dev/null || die "the stream ended too early"
-	wrote=$(awk '$1 == "wchar:" { print $2 }' /proc/$writer/io)
-	is=$(disk_figures "$FAST")
-	kill $writer $neighbour
+	io_bytes wchar $writer
+	wrote=$FOUND
+	vmstat_save after
+	disk_figures "$FAST"
+	is=$FOUND
+	echo 0 >$INSTANCE/tracing_on
+	fast
+	kill $writer 2>/dev/null || die "the stream ended too early"
+	kill $neighbour
 	wait $writer $neighbour 2>/dev/null
 	value "$point" runs_fast "$(runs "$FAST")"
 	value "$point" runs_usb "$(runs "$USB")"
@@ -62,6 +68,7 @@ stream_to_usb() {
 		esac
 	done
 	value "$point" usb_mib_s "$(awk -v b="$wrote" -v s="$SECONDS_EACH" 'BEGIN { printf "%.3f", b / 1048576 / s }')"
+	vmstat_diff "$point"
 }
 
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
@@ -82,14 +89,7 @@ echo 70 >/proc/sys/vm/dirty_background_ratio
 settle
 for point; do
 	case $point in
-	stream-to-usb)
-		slow "$point"
-		vmstat_save before
-		stream_to_usb "$point"
-		vmstat_save after
-		fast
-		vmstat_diff "$point"
-		;;
+	stream-to-usb) stream_to_usb "$point" ;;
 	*) die "no point $point; there is stream-to-usb" ;;
 	esac
 done

@@ -57,12 +57,14 @@ throttle_setup() {
 	[ -n "$(reasons)" ] || die "$EVENT/format names no reason; the script must learn this kernel's format"
 }
 
+# The event is on before the window, to which tracing_on is enough: to switch an event patches code.
 throttle_start() {
+	echo 0 >$INSTANCE/tracing_on
 	echo >$INSTANCE/trace
 	echo 1 >$INSTANCE/events/vmscan/mm_vmscan_throttled/enable || die "the tracepoint can not be enabled"
 }
 
-throttle_stop() {
+throttle_figures() {
 	local point=$1 lost reason
 	echo 0 >$INSTANCE/events/vmscan/mm_vmscan_throttled/enable
 	awk '$1 == "entries:" || $1 == "overrun:" { sum += $2 } END { print sum + 0 }' \
@@ -81,17 +83,6 @@ throttle_stop() {
 	value "$point" throttle_ms "$(awk '/mm_vmscan_throttled:/ && match($0, /_delayed=[0-9]+/) {
 		us += substr($0, RSTART + 9, RLENGTH - 9) } END { printf "%.0f\n", us / 1000 }' $INSTANCE/trace)"
 }
-
-kswapd_ticks() {
-	local pid sum=0
-	for pid in $(kswapds); do
-		sum=$((sum + $(cpu_of "$pid")))
-	done
-	echo $sum
-}
-
-# ios and ms they took, of the disk under test.
-disk_wait() { awk -v disk="${DEVICE#/dev/}" '$3 == disk { print $4 + $8, $7 + $11 }' /proc/diskstats; }
 
 # Scan efficiency over time; says nothing for a span in which kswapd did not scan.
 sample_efficiency() {
@@ -112,34 +103,41 @@ sample_efficiency() {
 }
 
 measure_start() {
-	slow "$1"
-	vmstat_save before
-	TICKS=$(kswapd_ticks)
-	WAIT=$(disk_wait)
 	throttle_start
 	sample_efficiency "$1" &
 	SAMPLER=$!
+	slow "$1"
+	echo 1 >$INSTANCE/tracing_on
+	disk_figures "$DEVICE"
+	WAIT=$FOUND
+	vmstat_save before
 	START=$EPOCHREALTIME
 }
 
+# The end of the window: everything is read once, while the load goes on and all CPUs are still in lockstep. The program
+# that ends lockstep comes after.
 measure_stop() {
-	local point=$1 scanned
-	ELAPSED=$(awk -v a="$START" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
+	ELAPSED=$EPOCHREALTIME
 	vmstat_save after
+	disk_figures "$DEVICE"
+	WAIT="$WAIT $FOUND"
+	echo 0 >$INSTANCE/tracing_on
 	fast
 	kill "$SAMPLER"
 	wait "$SAMPLER" 2>/dev/null
-	throttle_stop "$point"
-	value "$point" kswapd_ticks $(($(kswapd_ticks) - TICKS))
-	scanned=$(vmstat_delta pgscan_kswapd)
-	value "$point" pgscan_kswapd "$scanned"
-	value "$point" pgscan_direct "$(vmstat_delta pgscan_direct)"
-	[ "$scanned" -le 0 ] ||
-		value "$point" efficiency "$(awk -v a="$(vmstat_delta pgsteal_kswapd)" -v b="$scanned" \
-			'BEGIN { printf "%.2f", 100 * a / b }')"
-	value "$point" nr_vmscan_write "$(vmstat_delta nr_vmscan_write)"
-	value "$point" nr_vmscan_immediate_reclaim "$(vmstat_delta nr_vmscan_immediate_reclaim)"
-	echo "$WAIT $(disk_wait)" | awk -v x="$point" '$3 > $1 { printf "@value %s wait_ms %.2f\n", x, ($4 - $2) / ($3 - $1) }'
+	ELAPSED=$(awk -v a="$START" -v b="$ELAPSED" 'BEGIN { printf "%.3f", b - a }')
+}
+
+figures() {
+	local point=$1 name ios ms was_ios was_ms
+	throttle_figures "$point"
+	for name in pgscan_kswapd pgsteal_kswapd pgscan_direct nr_vmscan_write nr_vmscan_immediate_reclaim; do
+		value "$point" $name "$(vmstat_delta $name)"
+	done
+	read -r was_ios was_ms _ ios ms _ <<<"$WAIT"
+	value "$point" disk_ios $((ios - was_ios))
+	value "$point" disk_ms $((ms - was_ms))
+	value "$point" window_s "$ELAPSED"
 	vmstat_diff "$point"
 }
 
@@ -165,7 +163,8 @@ run_fsmark() {
 	measure_start "$point"
 	fs_mark "${dirs[@]}" -D 10 -N 150 -n "$files" -L 5 -S0 -s 1048576 -l $LAB/fs_log >$LAB/fs_mark.out 2>&1 ||
 		{ cat $LAB/fs_mark.out >&2; die "fs_mark failed"; }
-	measure_stop "$point"
+	measure_stop
+	value "$point" elapsed_s "$ELAPSED"
 	# FSUse% Count Size Files/sec Overhead, one line an iteration.
 	awk -v x="$point" 'NF == 5 && $2 ~ /^[0-9]+$/ && $4 ~ /^[0-9.]+$/ { sum += $4; n++; if (n == 1 || $4 < min) min = $4 }
 		END { if (!n) exit 1; printf "@value %s files_s %.2f\n@value %s files_s_worst %.2f\n", x, sum / n, x, min }' \
@@ -179,8 +178,9 @@ run_simple_wb() {
 	[ "$DISK" != usb ] || mib=$((USB_MIB_S * SECONDS_EACH))
 	measure_start "$point"
 	dd if=/dev/zero of=$LAB/work/simple bs=1M count="$mib" conv=fsync status=none || die "dd failed"
-	measure_stop "$point"
-	value "$point" write_mib_s "$(awk -v m="$mib" -v s="$ELAPSED" 'BEGIN { printf "%.2f", m / s }')"
+	measure_stop
+	value "$point" elapsed_s "$ELAPSED"
+	value "$point" written_bytes $((mib << 20))
 }
 
 run_mmap_strm() {
@@ -190,17 +190,9 @@ run_mmap_strm() {
 	# Anonymous memory that does not fit beside what is dirty: the seed's test swapped, too.
 	$BIN/mmap-strm $LAB/work/map1 $half $LAB/work/map2 $half $((RAM_MIB / 2)) >$LAB/mmap-strm.out ||
 		die "mmap-strm failed"
-	measure_stop "$point"
+	measure_stop
+	value "$point" elapsed_s "$ELAPSED"
 	tr ' ' '\n' <$LAB/mmap-strm.out | awk -F= -v x="$point" '{ print "@value", x, $1, $2 }'
-}
-
-# Bytes that tasks have moved by read() or write(): io_bytes rchar|wchar PID...
-io_bytes() {
-	local what=$1 pid
-	shift
-	for pid in "$@"; do
-		cat "/proc/$pid/io"
-	done | awk -v what="$what:" '$1 == what { sum += $2 } END { printf "%.0f\n", sum }'
 }
 
 # One stream to the disk and three readers of clean page cache, for a given time.
@@ -214,16 +206,17 @@ run_stream_and_read() {
 		readers+=($!)
 	done
 	sleep "$SECONDS_EACH"
+	io_bytes wchar $writer
+	wrote=$FOUND
+	io_bytes rchar "${readers[@]}"
+	read=$FOUND
+	measure_stop
 	for pid in $writer "${readers[@]}"; do
-		kill -0 "$pid" 2>/dev/null || die "a dd of $point ended too early"
+		kill "$pid" 2>/dev/null || die "a dd of $point ended too early"
 	done
-	wrote=$(io_bytes wchar $writer)
-	read=$(io_bytes rchar "${readers[@]}")
-	measure_stop "$point"
-	kill $writer "${readers[@]}"
 	wait $writer "${readers[@]}" 2>/dev/null
-	value "$point" write_mib_s "$(awk -v b="$wrote" -v s="$ELAPSED" 'BEGIN { printf "%.2f", b / 1048576 / s }')"
-	value "$point" read_mib_s "$(awk -v b="$read" -v s="$ELAPSED" 'BEGIN { printf "%.2f", b / 1048576 / s }')"
+	value "$point" written_bytes "$wrote"
+	value "$point" read_bytes "$read"
 }
 
 # Deleting drops what is dirty: no wait for the slow disk.
@@ -262,7 +255,7 @@ for point; do
 	stream-and-read) run_stream_and_read "$point" ;;
 	*) die "no point $point; there are fsmark-N, simple-wb, mmap-strm, stream-and-read" ;;
 	esac
-	value "$point" elapsed_s "$ELAPSED"
+	figures "$point"
 	[ $swap = 0 ] || swapoff "$SWAP" || die "swapoff failed"
 	delete_written
 	[ "$point" = "${!#}" ] || { settle; fill_cache; }

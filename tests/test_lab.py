@@ -208,7 +208,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     looks = runner.jobs([one_scenario()], kernels.parse("stock series"), quick)
     assert runner.missing(layout, looks, digests, quick) == looks
     for job in looks:
-        sample.write(layout.build / "bench", replace(one_sample(job, "q"), quick=True))
+        sample.write(quick.folder(layout), replace(one_sample(job, "q"), quick=True))
     assert runner.missing(layout, todo, digests, options) == []
 
 
@@ -373,7 +373,7 @@ def test_one_failure_does_not_stop_the_others(tmp_path: Path, why: Exception, to
         return one_sample(job, wanted)
 
     assert runner.run(Layout(tmp_path), todo, {"stock": tmp_path}, {"stock": "1"}, Options(2, True), take) == [told]
-    assert len(sample.read_all(tmp_path / "build" / "bench")) == 1
+    assert len(sample.read_all(Options(2, True).folder(Layout(tmp_path)))) == 1
 
 
 def test_a_sample_of_files_edited_meanwhile_is_none(tmp_path: Path) -> None:
@@ -389,13 +389,13 @@ def test_a_sample_of_files_edited_meanwhile_is_none(tmp_path: Path) -> None:
     failed = runner.run(Layout(tmp_path), todo, {"stock": tmp_path}, {"stock": "1"}, Options(2, True), take)
     assert [why.partition(": ")[2][:36] for why in failed] == ["files that it depends on were edited"] * 2
     # The second one need not be booted to know.
-    assert booted == [1] and sample.read_all(tmp_path / "build" / "bench") == []
+    assert booted == [1] and sample.read_all(Options(2, True).folder(Layout(tmp_path))) == []
 
 
 def test_a_damaged_sample_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layout, options = Layout(tmp_path), Options(1, False)
     todo = runner.jobs([one_scenario()], kernels.parse("stock"), options)
-    folder = layout.build / "bench"
+    folder = options.folder(layout)
     for job in todo:
         path = sample.write(folder, one_sample(job, runner.digest(layout, job, "1", options)))
     assert runner.missing(layout, todo, {"stock": "1"}, options) == []

@@ -50,6 +50,8 @@ begin() {
 over() {
 	vmstat_save after
 	value "$1" allocstall "$(vmstat_delta allocstall_dma allocstall_dma32 allocstall_normal allocstall_movable)"
+	# What came, not what readers asked for.
+	[ "$1" = zram ] || value "$1" hog_kib "$(vmstat_delta pgpgin)"
 	value "$1" refaults "$(vmstat_delta workingset_refault_anon workingset_refault_file)"
 	if [ "$(word samples watch)" = 0 ]; then
 		echo "@note $1: free memory never fell to the high watermark, so there is no overshoot"
@@ -68,7 +70,7 @@ fill_cache() {
 		eval "exec 1$fd</dev/nullb$fd" || fail "no /dev/nullb$fd: is null_blk built in, with eight devices?"
 	done
 	held=1
-	"$BIN/readers" 2 4 fadvise /dev/nullb6 /dev/nullb7 >/dev/null || fail "readers failed"
+	fill_memory /dev/nullb6 /dev/nullb7 || fail "the page cache could not be filled"
 }
 
 # Let go of that page cache, before a point that wants all memory for itself.
@@ -119,8 +121,6 @@ point_hog_bystanders() {
 	beside=$(spin_rate "$seconds" beside)
 	value "$1" bystander_loops "$beside"
 	value "$1" bystander_percent "$(awk -v a="$alone" -v b="$beside" 'BEGIN { printf "%.1f\n", 100 * b / a }')"
-	measured "$1" hog_kib kib hog
-	measured "$1" hog_cpu_ms cpu_ms hog
 	over "$1"
 }
 
@@ -141,8 +141,6 @@ point_small_task() {
 	for metric in faults fault_p50_us fault_p99_us fault_max_us reads read_p50_us read_p99_us read_max_us; do
 		measured "$1" "$metric" "$metric" latency
 	done
-	measured "$1" hog_kib kib hog
-	measured "$1" hog_cpu_ms cpu_ms hog
 	over "$1"
 }
 
@@ -161,8 +159,6 @@ point_metadata() {
 	finish "${pids[@]}"
 	fast
 	measured "$1" files_walked files walk
-	measured "$1" hog_kib kib hog
-	measured "$1" hog_cpu_ms cpu_ms hog
 	over "$1"
 }
 

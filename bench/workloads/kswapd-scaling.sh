@@ -60,22 +60,15 @@ stage_ceiling() {
 	value "$1" ceiling_kib "$(came "$out")"
 }
 
-# Pages scanned so far, by anybody.
-scanned() { awk '/^pgscan_(kswapd|direct) / { sum += $2 } END { printf "%.0f\n", sum }' /proc/vmstat; }
-
 stage_reclaim() {
-	local out i before readers
+	local out before readers
 	settle
 	before=$(scanned)
 	READERS_WARM=signal READERS_DIR=$LAB \
 		$BIN/readers "$1" "$seconds" "$mode" "${paths[@]}" >$LAB/reclaim &
 	readers=$!
 	# At full speed until the memory is full, and for a while more.
-	for ((i = 0; i < 60; i++)); do
-		sleep 0.5
-		[ "$(scanned)" = "$before" ] || break
-	done
-	[ $i -lt 60 ] || echo "@note $1 readers: the memory was not full after half a minute"
+	await_reclaim "$before" || echo "@note $1 readers: the memory was not full after half a minute"
 	sleep 2
 	slow "$1"
 	sleep 0.1

@@ -65,9 +65,6 @@ trace_complete() {
 	cat /sys/kernel/tracing/per_cpu/cpu*/stats | awk '$1 == "overrun:" { lost += $2 } END { exit lost != 0 }'
 }
 
-# kswapds: the pids of all kswapd threads, helpers too.
-kswapds() { pgrep '^kswapd[0-9]' || true; }
-
 # slow POINT [NAME]: from here on all CPUs run in lockstep, and what they do is measured, for that point; its figures
 # have NAME_ before them. What comes before and after need not be measured, and goes faster without.
 slow() {
@@ -78,6 +75,31 @@ slow() {
 
 # At full speed again.
 fast() { [ "${LOCKSTEP:-0}" != 1 ] || $BIN/mark off; }
+
+# scanned: pages that anybody has scanned so far.
+scanned() { awk '/^pgscan_(kswapd|direct) / { sum += $2 } END { printf "%.0f\n", sum }' /proc/vmstat; }
+
+# await_reclaim BEFORE: until more is scanned than `scanned` said before, that is until the memory is full.
+await_reclaim() {
+	local i
+	for ((i = 0; i < 60; i++)); do
+		[ "$(scanned)" = "$1" ] || return 0
+		sleep 0.5
+	done
+	return 1
+}
+
+# fill_memory DEVICE...: read these until the memory is full of their page cache.
+fill_memory() {
+	local before i
+	before=$(scanned)
+	for ((i = 0; i < 30; i++)); do
+		"$BIN/readers" $# 2 fadvise "$@" >/dev/null || return 1
+		[ "$(scanned)" = "$before" ] || return 0
+	done
+	echo "the memory was not full after a minute of reading" >&2
+	return 1
+}
 
 # Free what earlier points have left.
 settle() {

@@ -31,14 +31,6 @@ measured() {
 	done
 }
 
-# Clock ticks of a task so far, all and those in the kernel, without a new process.
-ticks_of() {
-	local line fields
-	read -r line <"/proc/$1/stat" || fail "memcached has ended"
-	read -ra fields <<<"${line##*) }"
-	echo $((fields[11] + fields[12])) "${fields[12]}"
-}
-
 start_server() {
 	local total huge=() i out
 	[ -z "$server" ] || return 0
@@ -70,21 +62,17 @@ stop_server() {
 
 # The load, with N clients; what seed 5 measured, and its vmstat table.
 point_clients() {
-	local out last ticks system all_ticks system_ticks
+	local out last
 	start_server
 	# What the server has left: all of its memory is taken before the first point.
 	value "$1" free_mib "$(awk '$1 == "MemFree:" { print int($2 / 1024) }' /proc/meminfo)"
 	slow "$1"
 	# Let the scanner find the clients before anything counts.
 	"$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" 2 10 >/dev/null || fail "the load failed"
-	read -r ticks system <<<"$(ticks_of "$server")"
 	vmstat_save before
 	out=$("$BIN/mcload" "$socket" run "$2" "$keys" "$bytes" "$seconds" 10 $interval) || fail "the load failed"
 	vmstat_save after
 	fast
-	read -r all_ticks system_ticks <<<"$(ticks_of "$server")"
-	value "$1" server_ticks $((all_ticks - ticks))
-	value "$1" server_system_ticks $((system_ticks - system))
 	last=${out##*$'\n'}
 	measured "$1" ops hmean "$last"
 	measured "$1" ops_worst worst "$last"

@@ -207,7 +207,7 @@ added_stop() {
 # The caches are full of the stream before anything is measured.
 stream_first() {
 	exec 9</dev/nullb0 || die "no /dev/nullb0: is null_blk built in, and given to the guest?"
-	"$BIN/readers" 1 2 fadvise /dev/nullb0 >/dev/null || die "readers failed"
+	fill_memory /dev/nullb0 || die "the page cache could not be filled"
 }
 
 # One inode of each block of 4 KiB, for as long as readahead has a window.

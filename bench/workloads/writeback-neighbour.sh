@@ -36,11 +36,13 @@ dirty_a_little() {
 }
 
 stream_to_usb() {
-	local point=$1 writer neighbour was is wrote out each
+	local point=$1 writer neighbour was is usb_was usb_is out each
 	slow "$point"
 	vmstat_save before
 	disk_figures "$FAST"
 	was=$FOUND
+	disk_figures "$USB"
+	usb_was=$FOUND
 	echo >$INSTANCE/trace
 	echo 1 >$INSTANCE/tracing_on
 	(echo 0 >$BACKUP/cgroup.procs && exec dd if=/dev/zero of=$LAB/usb/stream bs=1M status=none) &
@@ -48,11 +50,11 @@ stream_to_usb() {
 	dirty_a_little &
 	neighbour=$!
 	out=$("$BIN/latency" "$SECONDS_EACH" 20000 64 $LAB/fast/read) || die "latency failed"
-	io_bytes wchar $writer
-	wrote=$FOUND
 	vmstat_save after
 	disk_figures "$FAST"
 	is=$FOUND
+	disk_figures "$USB"
+	usb_is=$FOUND
 	echo 0 >$INSTANCE/tracing_on
 	fast
 	kill $writer 2>/dev/null || die "the stream ended too early"
@@ -67,7 +69,8 @@ stream_to_usb() {
 		read_p50_us=* | read_p99_us=*) value "$point" "${each%%=*}" "${each#*=}" ;;
 		esac
 	done
-	value "$point" usb_mib_s "$(awk -v b="$wrote" -v s="$SECONDS_EACH" 'BEGIN { printf "%.3f", b / 1048576 / s }')"
+	value "$point" usb_mib_s "$(echo "$usb_was $usb_is" |
+		awk -v s="$SECONDS_EACH" '{ printf "%.3f", ($6 - $3) / 2048 / s }')"
 	vmstat_diff "$point"
 }
 

@@ -84,21 +84,36 @@ throttle_figures() {
 		us += substr($0, RSTART + 9, RLENGTH - 9) } END { printf "%.0f\n", us / 1000 }' $INSTANCE/trace)"
 }
 
-# Scan efficiency over time; says nothing for a span in which kswapd did not scan.
+# kswapd_pages: in FOUND, the pages that kswapd has scanned and freed, and hundredths of a second since boot.
+kswapd_pages() {
+	local name count scanned freed uptime
+	while read -r name count; do
+		case $name in
+		pgscan_kswapd) scanned=$count ;;
+		pgsteal_kswapd) freed=$count ;;
+		esac
+	done </proc/vmstat
+	read -r uptime _ </proc/uptime
+	FOUND="$scanned $freed ${uptime/./}"
+}
+
+# Scan efficiency over time, while the window is open, so without a new process; says nothing for a span in which kswapd
+# did not scan.
 sample_efficiency() {
-	local from
-	from=$(cut -d' ' -f1 /proc/uptime)
-	awk '/^pg(scan|steal)_kswapd / { print $1, $2 }' /proc/vmstat >$LAB/efficiency.was
-	while sleep 2; do
-		awk '/^pg(scan|steal)_kswapd / { print $1, $2 }' /proc/vmstat >$LAB/efficiency.is
-		awk -v x="$1" -v from="$from" '
-			FILENAME == "/proc/uptime" { t = $1 - from; next }
-			FNR == NR { was[$1] = $2; next }
-			{ d[$1] = $2 - was[$1] }
-			END { if (d["pgscan_kswapd"] > 0) printf "@series %s scan_efficiency %.1f %.2f\n", x, t,
-				100 * d["pgsteal_kswapd"] / d["pgscan_kswapd"] }' \
-			$LAB/efficiency.was $LAB/efficiency.is /proc/uptime
-		mv $LAB/efficiency.is $LAB/efficiency.was
+	local never from now scanned freed percent was_scanned was_freed
+	# Nothing ever comes from this pipe.
+	exec {never}<> <(:)
+	kswapd_pages
+	read -r was_scanned was_freed from <<<"$FOUND"
+	while ! read -rt 2 -u "$never"; do
+		kswapd_pages
+		read -r scanned freed now <<<"$FOUND"
+		if ((scanned > was_scanned)); then
+			percent=$((10000 * (freed - was_freed) / (scanned - was_scanned)))
+			printf '@series %s scan_efficiency %d.%02d %d.%02d\n' "$1" $(((now - from) / 100)) $(((now - from) % 100)) \
+				$((percent / 100)) $((percent % 100))
+		fi
+		was_scanned=$scanned was_freed=$freed
 	done
 }
 

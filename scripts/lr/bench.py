@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from lr import proc
 from lr.lab import estimate, kernels, lockstep, nulltest, runner, sample, scenario, tables
@@ -49,9 +50,9 @@ def prepare(layout: Layout, chosen: list[scenario.Scenario], tested: bool) -> No
     kernels.programs(layout, sorted({"mark", *(program for each in chosen for program in each.programs)}))
 
 
-def _remember_order(layout: Layout, name: str, labels: list[str]) -> None:
+def _remember_order(samples: Path, name: str, labels: list[str]) -> None:
     """The report shows the kernels in the order of the last run."""
-    folder = layout.build / "bench" / name
+    folder = samples / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "order.json").write_text(json.dumps(labels) + "\n")
 
@@ -82,7 +83,8 @@ def main(argv: list[str]) -> int:
     asked = runner.Options(pairs, quick, method, variants(chosen, options.variant))
     todo = runner.jobs(chosen, columns, asked)
     left = runner.missing(layout, todo, digests, asked)
-    known = sample.read_all(layout.build / "bench")
+    folder = asked.folder(layout)
+    known = sample.read_all(folder)
     costs = [estimate.cost(job, asked, known) for job in left]
     if left:
         say(estimate.report(left, costs, runner.at_once(asked)))
@@ -91,11 +93,11 @@ def main(argv: list[str]) -> int:
     same = nulltest.twins(columns)
     null: list[tables.Comparison] = []
     for each in chosen:
-        _remember_order(layout, each.name, labels)
+        _remember_order(folder, each.name, labels)
         found = [one for job in todo if job.scenario is each and (one := runner.kept(layout, job, digests, asked))]
         say(tables.render(each, found, labels))
         null += [one for one in tables.comparisons(each, found, labels) if one.kernel in same]
-    say(f"bench: {len(todo) - len(failed)} of {len(todo)} samples, in {clock(whole.elapsed())}; raw in build/bench")
+    say(f"bench: {len(todo) - len(failed)} of {len(todo)} samples, in {clock(whole.elapsed())}; raw in {folder}")
     for why in failed:
         say(f"FAILED {why}")
     verdict = nulltest.judge(null)

@@ -32,6 +32,13 @@ class Options:
     # Names; empty: all, or in a quick run the quick ones.
     variants: tuple[str, ...] = ()
 
+    def folder(self, layout: Layout) -> Path:
+        """Where samples lie; the report shows those in build/bench, which are of the usual rounds."""
+        if not self.lockstep:
+            return layout.build / "bench-full-speed"
+        quantum = self.lockstep.quantum
+        return layout.build / ("bench" if quantum == locksteps.QUANTUM else f"bench-quantum-{quantum}")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -160,7 +167,7 @@ def boot(
 def take(layout: Layout, job: Job, image: Path, options: Options, wanted: str) -> Sample:
     """One sample, of digest `wanted`: boot, run, read. Fails when the guest did, or told nothing of a point."""
     name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair, options.quick)
-    path = samples.path_of(layout.build / "bench", *name)
+    path = samples.path_of(options.folder(layout), *name)
     started = time.strftime("%Y-%m-%dT%H:%M:%S")
     outcome, windows = boot(layout, job, image, options, path.with_suffix(".lockstep"))
     points, notes = samples.read_points(outcome.output)
@@ -221,7 +228,7 @@ def _measured(found: Mapping[tuple[str, str], Sequence[locksteps.Window]], x: st
 def kept(layout: Layout, job: Job, digests: Mapping[str, str], options: Options) -> Sample | None:
     """This job's sample, if it has been taken already, of the same kernel and workload, and can be read."""
     name = (job.scenario.name, job.variant.name, job.kernel.label, job.pair, options.quick)
-    path = samples.path_of(layout.build / "bench", *name)
+    path = samples.path_of(options.folder(layout), *name)
     if not path.exists():
         return None
     try:
@@ -235,7 +242,7 @@ def missing(layout: Layout, todo: Sequence[Job], digests: Mapping[str, str], opt
     """The samples that are still to be taken."""
     left = [job for job in todo if kept(layout, job, digests, options) is None]
     if len(left) < len(todo):
-        notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in build/bench")
+        notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in {options.folder(layout)}")
     return left
 
 
@@ -267,7 +274,7 @@ def run(
             unchanged(job, before)
             sample = one(layout, job, images[job.kernel.what], options, before)
             unchanged(job, before)
-            samples.write(layout.build / "bench", sample)
+            samples.write(options.folder(layout), sample)
         except Exception as exc:
             # Whatever it is, it must not cost the other samples.
             failed.append(str(exc) if isinstance(exc, Fail) else f"{job.label}: {exc!r}")

@@ -37,7 +37,7 @@ demo: ## the tour, from nothing: build stock and ours, run the same load on both
 kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern WHERE=uml|qemu TIMEOUT=)
 	@$(lr) kunit
 
-selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, with movable memory, with a node that goes  (TEST=PROGRAM or PROGRAM:FIXTURE[.VARIANT].CASE, MATRIX="lru_gen=on,nodes=1 lru_gen=off,nodes=2", KERNEL= DEBUG=1 TIMEOUT=)
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, with a node that goes  (TEST=PROGRAM or PROGRAM:FIXTURE[.VARIANT].CASE, MATRIX="lru_gen=on,nodes=1 lru_gen=off,nodes=2", KERNEL= DEBUG=1 TIMEOUT=)
 	@$(lr) selftest
 
 check: ## a minute or two, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests

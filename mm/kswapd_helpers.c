@@ -22,14 +22,6 @@
 
 #include "kswapd_helpers.h"
 
-/*
- * A helper that has freed nothing in two rounds rests: more threads do not help
- * there. Two rounds, because one round may have met only the end of the walk
- * through the memory cgroups that helpers and direct reclaim share.
- */
-#define KSWAPD_HELPER_EMPTY	2
-#define KSWAPD_HELPER_REST_MS	10
-
 static DEFINE_MUTEX(kswapd_threads_mutex);
 /* Nodes whose kswapd runs: only these may have helpers. */
 static nodemask_t kswapd_helpers_nodes;
@@ -50,15 +42,10 @@ static bool kswapd_helper_join(pg_data_t *pgdat, bool begin)
 /* Shrink for as long as this helper is wanted. Counted in at_work on entry, not on return. */
 static void kswapd_helper_work(pg_data_t *pgdat)
 {
-	unsigned int empty = 0;
-
 	do {
-		if (kswapd_helper_shrink(pgdat)) {
-			empty = 0;
-		} else if (++empty == KSWAPD_HELPER_EMPTY) {
-			schedule_timeout_interruptible(msecs_to_jiffies(KSWAPD_HELPER_REST_MS));
-			empty = 0;
-		}
+		/* Where nothing can be freed now, more threads do not help. */
+		if (!kswapd_helper_shrink(pgdat))
+			schedule_timeout_interruptible(msecs_to_jiffies(10));
 		cond_resched();
 		atomic_dec(&pgdat->kswapd_helpers.at_work);
 	} while (!kthread_should_stop() && !freezing(current) &&
@@ -90,9 +77,8 @@ static int kswapd_helper(void *data)
  * kswapd_helpers_wake - wake one more helper if kswapd cannot keep up
  * @pgdat: the node, whose kswapd is awake
  *
- * Called for each allocation that finds free memory below the low watermark, and
- * by kswapd in each of its rounds. The more there is to do, the more helpers
- * begin.
+ * Called for each allocation that finds free memory below the low watermark while
+ * kswapd is awake: the more there is to do, the more helpers begin.
  *
  * Context: any that may wake kswapd.
  */

@@ -11,8 +11,6 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/buffer_head.h>
-#include <linux/completion.h>
-#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/pagemap.h>
@@ -170,13 +168,23 @@ struct getblk_case {
 static const struct getblk_case getblk_cases[] = {
 	{ "512 bytes, may block", 512, BLOCKING },
 	{ "512 bytes, may not", 512, NONBLOCKING },
-	{ "1024 bytes, may block", 1024, BLOCKING },
-	{ "1024 bytes, may not", 1024, NONBLOCKING },
 	{ "a page, may block", PAGE_SIZE, BLOCKING },
 	{ "a page, may not", PAGE_SIZE, NONBLOCKING },
 };
 
+static const struct getblk_case size_cases[] = {
+	{ "512 bytes", 512 },
+	{ "a page", PAGE_SIZE },
+};
+
+static const struct getblk_case gfp_cases[] = {
+	{ "may block", 512, BLOCKING },
+	{ "may not", 512, NONBLOCKING },
+};
+
 KUNIT_ARRAY_PARAM_DESC(getblk, getblk_cases, name);
+KUNIT_ARRAY_PARAM_DESC(size, size_cases, name);
+KUNIT_ARRAY_PARAM_DESC(gfp, gfp_cases, name);
 
 /* One mark for the use that creates the buffer, one for each use some time later. */
 static void a_miss_marks_once(struct kunit *test)
@@ -328,8 +336,6 @@ static void busy_buffers_of_another_size(struct kunit *test)
 	struct getblk_disk *d = test->priv;
 	struct buffer_head *bh;
 
-	if (c->size == PAGE_SIZE)
-		kunit_skip(test, "for sizes below a page");
 	use_block_size(test, PAGE_SIZE);
 	held = getblk(test, 0, c->gfp);
 	invalidate_bh_lrus();
@@ -337,6 +343,7 @@ static void busy_buffers_of_another_size(struct kunit *test)
 	d->bdev->bd_mapping->host->i_blkbits = blksize_bits(c->size);
 	d->size = c->size;
 	mod_timer(&release_held_timer, jiffies + HZ / 10);
+	KUNIT_ASSERT_TRUE(test, timer_pending(&release_held_timer));
 	bh = getblk(test, 1, c->gfp);
 	KUNIT_EXPECT_FALSE(test, timer_pending(&release_held_timer));
 	KUNIT_EXPECT_EQ(test, bh_offset(bh), c->size);
@@ -374,6 +381,7 @@ static void migration_is_waited_for(struct kunit *test)
 	head = folio_buffers(locked_folio);
 	set_bit(BH_Migrate, &head->b_state);
 	schedule_delayed_work(&end_migration_work, HZ / 10);
+	KUNIT_ASSERT_TRUE(test, delayed_work_pending(&end_migration_work));
 	bh = getblk(test, 0, c->gfp);
 	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&end_migration_work));
 	KUNIT_EXPECT_PTR_EQ(test, bh->b_folio, locked_folio);
@@ -444,84 +452,17 @@ static void readahead_holds_no_buffers(struct kunit *test)
 	brelse(bh);
 }
 
-#define NR_RACERS	4
-#define NR_RACES	2000
-
-struct racer {
-	struct getblk_disk *d;
-	struct completion done;
-	unsigned int seed;
-	gfp_t gfp;
-	int wrong;
-};
-
-static int race(void *data)
-{
-	struct racer *r = data;
-
-	for (int i = 0; i < NR_RACES; i++) {
-		struct buffer_head *bh;
-		sector_t block;
-
-		r->seed = r->seed * 1664525 + 1013904223;
-		block = (r->seed >> 16) % 32;
-		bh = bdev_getblk(r->d->bdev, block, r->d->size, r->gfp);
-		if (bh) {
-			r->wrong += bh->b_blocknr != block ||
-				    bh->b_size != r->d->size ||
-				    !buffer_mapped(bh) ||
-				    atomic_read(&bh->b_count) < 1 ||
-				    bh->b_folio->mapping != r->d->bdev->bd_mapping;
-			brelse(bh);
-		}
-		if (block == 7)
-			invalidate_bdev(r->d->bdev);
-		cond_resched();
-	}
-	complete(&r->done);
-	return 0;
-}
-
-/* Creators, users and invalidation race for the same blocks. */
-static void racing_for_the_same_blocks(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	struct racer *r = kunit_kcalloc(test, NR_RACERS, sizeof(*r), GFP_KERNEL);
-
-	KUNIT_ASSERT_NOT_NULL(test, r);
-	use_block_size(test, c->size);
-	for (int i = 0; i < NR_RACERS; i++) {
-		struct task_struct *task;
-
-		r[i].d = test->priv;
-		r[i].seed = i + 1;
-		r[i].gfp = c->gfp;
-		init_completion(&r[i].done);
-		task = kthread_run(race, &r[i], "getblk-race/%d", i);
-		if (IS_ERR(task)) {
-			KUNIT_FAIL(test, "no thread %d", i);
-			complete(&r[i].done);
-		}
-	}
-	for (int i = 0; i < NR_RACERS; i++) {
-		wait_for_completion(&r[i].done);
-		KUNIT_EXPECT_EQ(test, r[i].wrong, 0);
-	}
-	empty_cache(test);
-}
-
 static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(a_miss_marks_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(every_block_has_its_place, getblk_gen_params),
 	KUNIT_CASE_PARAM(a_folio_without_buffers_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(an_unmapped_buffer_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(nothing_beyond_the_end, getblk_gen_params),
-	KUNIT_CASE_PARAM(busy_buffers_of_another_size, getblk_gen_params),
+	KUNIT_CASE_PARAM(busy_buffers_of_another_size, gfp_gen_params),
 	KUNIT_CASE_PARAM(migration_is_waited_for, getblk_gen_params),
-	KUNIT_CASE_PARAM(readahead_is_no_use, getblk_gen_params),
+	KUNIT_CASE_PARAM(readahead_is_no_use, size_gen_params),
 	KUNIT_CASE_PARAM(what_follows_at_once_is_one_use, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
-	KUNIT_CASE_PARAM(racing_for_the_same_blocks, getblk_gen_params),
 	{ }
 };
 

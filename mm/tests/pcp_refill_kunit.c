@@ -69,18 +69,6 @@ static void a_stale_flag_caps_nothing(struct kunit *test)
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
-#ifdef CONFIG_CMA
-/* Most allocations cannot have the free pages of a CMA area. */
-static void free_cma_pages_do_not_count(struct kunit *test)
-{
-	struct refill *r = refill_of(test, 2 * HIGH);
-
-	atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], HIGH);
-	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH);
-}
-#endif
-
 /* Refills of larger blocks do not change, nor do those of disabled lists. */
 static void other_refills_are_unchanged(struct kunit *test)
 {
@@ -97,9 +85,6 @@ static struct kunit_case pcp_refill_cases[] = {
 	KUNIT_CASE(refills_grow_while_memory_is_plentiful),
 	KUNIT_CASE(a_refill_is_one_batch_below_high),
 	KUNIT_CASE(a_stale_flag_caps_nothing),
-#ifdef CONFIG_CMA
-	KUNIT_CASE(free_cma_pages_do_not_count),
-#endif
 	KUNIT_CASE(other_refills_are_unchanged),
 	{}
 };

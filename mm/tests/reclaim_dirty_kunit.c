@@ -117,7 +117,7 @@ static unsigned long reclaim_it(struct kunit *test)
 }
 
 /* What a flusher and then the disk would do. */
-static void write_it(struct kunit *test, bool redirty)
+static void write_it(struct kunit *test)
 {
 	struct folio *folio = the_folio(test);
 
@@ -125,8 +125,6 @@ static void write_it(struct kunit *test, bool redirty)
 	folio_lock(folio);
 	folio_clear_dirty(folio);
 	folio_start_writeback(folio);
-	if (redirty)
-		folio_set_dirty(folio);
 	folio_unlock(folio);
 	folio_end_writeback(folio);
 	lru_add_drain_all();
@@ -164,7 +162,7 @@ static void it_is_freed_by_the_first_pass_when_clean(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, reclaim_it(test), 0);
 	lru_add_drain_all();
 	rotated = nr_rotated(test);
-	write_it(test, false);
+	write_it(test);
 	folio = the_folio(test);
 	KUNIT_ASSERT_NOT_NULL(test, folio);
 	/* The end of writeback has moved the folio to the tail of the LRU. */
@@ -197,24 +195,10 @@ static void a_folio_met_under_writeback_is_freed_after_it(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, the_folio(test));
 }
 
-static void a_folio_dirty_again_is_kept(struct kunit *test)
-{
-	struct folio *folio;
-
-	KUNIT_EXPECT_EQ(test, reclaim_it(test), 0);
-	write_it(test, true);
-	KUNIT_EXPECT_EQ(test, reclaim_it(test), 0);
-	folio = the_folio(test);
-	KUNIT_ASSERT_NOT_NULL(test, folio);
-	KUNIT_EXPECT_TRUE(test, folio_test_dirty(folio));
-	KUNIT_EXPECT_EQ(test, nr_writes, 0);
-}
-
 static struct kunit_case reclaim_dirty_cases[] = {
 	KUNIT_CASE(a_dirty_file_folio_is_not_written),
 	KUNIT_CASE(it_is_freed_by_the_first_pass_when_clean),
 	KUNIT_CASE(a_folio_met_under_writeback_is_freed_after_it),
-	KUNIT_CASE(a_folio_dirty_again_is_kept),
 	{}
 };
 

@@ -3,7 +3,7 @@
  * Clean file folios in reclaim are removed together, in one hold of their
  * mapping's locks. No folio is held while reclaim enters a filesystem.
  *
- * The folios belong to inodes of the test, whose address space operations
+ * The folios belong to an inode of the test, whose address space operations
  * record how many pages were left when reclaim called them.
  */
 #include <kunit/test.h>
@@ -19,7 +19,7 @@
 struct removal_test {
 	struct super_block sb;
 	struct file_system_type fs;
-	struct inode inode[2];
+	struct inode inode;
 	/* What ->free_folio has seen: calls, and how often the number of pages left changed */
 	unsigned int freed, holds;
 	unsigned long left;
@@ -36,7 +36,7 @@ static struct removal_test *test_of(struct address_space *mapping)
 static void removal_free_folio(struct folio *folio)
 {
 	struct removal_test *t = folio_change_private(folio, NULL);
-	unsigned long left = t->inode[0].i_data.nrpages + t->inode[1].i_data.nrpages;
+	unsigned long left = t->inode.i_data.nrpages;
 
 	t->freed++;
 	t->holds += left != t->left;
@@ -59,9 +59,9 @@ static const struct address_space_operations removal_aops = {
 	.dirty_folio	= noop_dirty_folio,
 };
 
-static struct folio *folio_at(struct removal_test *t, int inode, pgoff_t index)
+static struct folio *folio_at(struct removal_test *t, pgoff_t index)
 {
-	struct folio *folio = filemap_get_folio(&t->inode[inode].i_data, index);
+	struct folio *folio = filemap_get_folio(&t->inode.i_data, index);
 
 	return IS_ERR(folio) ? NULL : folio;
 }
@@ -69,34 +69,32 @@ static struct folio *folio_at(struct removal_test *t, int inode, pgoff_t index)
 static int removal_init(struct kunit *test)
 {
 	struct removal_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+	struct inode *inode;
 
 	KUNIT_ASSERT_NOT_NULL(test, t);
+	inode = &t->inode;
 	t->fs.name = "reclaim_removal_kunit";
 	t->sb.s_type = &t->fs;
 	t->sb.s_bdi = &noop_backing_dev_info;
-	t->left = 2 * NR_FOLIOS;
-	for (int i = 0; i < ARRAY_SIZE(t->inode); i++) {
-		struct inode *inode = &t->inode[i];
-
-		inode_init_once(inode);
-		spin_lock_init(&inode->i_lock);
-		/* The inode counts as open, so nothing looks for it on a list. */
-		atomic_set(&inode->i_count, 1);
-		inode->i_sb = &t->sb;
-		inode->i_private = t;
-		inode->i_mapping = &inode->i_data;
-		inode->i_data.host = inode;
-		inode->i_data.a_ops = &removal_aops;
-		mapping_set_gfp_mask(&inode->i_data, GFP_KERNEL);
-		mapping_set_no_writeback_tags(&inode->i_data);
-	}
+	t->left = NR_FOLIOS;
+	inode_init_once(inode);
+	spin_lock_init(&inode->i_lock);
+	/* The inode counts as open, so nothing looks for it on a list. */
+	atomic_set(&inode->i_count, 1);
+	inode->i_sb = &t->sb;
+	inode->i_private = t;
+	inode->i_mapping = &inode->i_data;
+	inode->i_data.host = inode;
+	inode->i_data.a_ops = &removal_aops;
+	mapping_set_gfp_mask(&inode->i_data, GFP_KERNEL);
+	mapping_set_no_writeback_tags(&inode->i_data);
 	test->priv = t;
 
-	for (int i = 0; i < 2 * NR_FOLIOS; i++) {
+	for (int i = 0; i < NR_FOLIOS; i++) {
 		struct folio *folio = filemap_alloc_folio(GFP_KERNEL, 0, NULL);
 
 		KUNIT_ASSERT_NOT_NULL(test, folio);
-		if (filemap_add_folio(&t->inode[i % 2].i_data, folio, i / 2, GFP_KERNEL)) {
+		if (filemap_add_folio(&inode->i_data, folio, i, GFP_KERNEL)) {
 			folio_put(folio);
 			KUNIT_FAIL_AND_ABORT(test, "no room in the page cache");
 		}
@@ -119,19 +117,18 @@ static void removal_exit(struct kunit *test)
 
 	if (!t)
 		return;
-	for (int i = 0; i < ARRAY_SIZE(t->inode); i++)
-		truncate_inode_pages(&t->inode[i].i_data, 0);
+	truncate_inode_pages(&t->inode.i_data, 0);
 	lru_add_drain_all();
 }
 
-/* Reclaim folios of the first inodes, in turn; returns the pages freed. */
-static unsigned long reclaim_some(struct kunit *test, int inodes, unsigned int nr)
+/* Reclaim the first folios; returns the pages freed. */
+static unsigned long reclaim_some(struct kunit *test, unsigned int nr)
 {
 	struct removal_test *t = test->priv;
 	LIST_HEAD(list);
 
 	for (unsigned int i = 0; i < nr; i++) {
-		struct folio *folio = folio_at(t, i % inodes, i / inodes);
+		struct folio *folio = folio_at(t, i);
 
 		KUNIT_ASSERT_NOT_NULL(test, folio);
 		if (folio_isolate_lru(folio))
@@ -147,51 +144,36 @@ static void neighbours_go_in_one_hold(struct kunit *test)
 {
 	struct removal_test *t = test->priv;
 
-	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, NR_FOLIOS), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, reclaim_some(test, NR_FOLIOS), NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test, t->freed, NR_FOLIOS);
-	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, 0);
-	/* Up to sixteen at a time; fewer where the CPU is wanted or the node changes. */
-	KUNIT_EXPECT_LE(test, t->holds, NR_FOLIOS / 2);
+	KUNIT_EXPECT_EQ(test, t->inode.i_data.nrpages, 0);
+	/* Up to sixteen at a time: two holds, one more for each change of node. */
+	KUNIT_EXPECT_LE(test, t->holds, 4);
 	/* Each folio has left a shadow, which identifies a refault. */
 	for (pgoff_t index = 0; index < NR_FOLIOS; index++)
-		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[0].i_data.i_pages,
-							    index)));
-}
-
-static void two_files_in_turn_go_too(struct kunit *test)
-{
-	struct removal_test *t = test->priv;
-
-	KUNIT_EXPECT_EQ(test, reclaim_some(test, 2, 2 * NR_FOLIOS), 2 * NR_FOLIOS);
-	KUNIT_EXPECT_EQ(test, t->freed, 2 * NR_FOLIOS);
-	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, 0);
-	KUNIT_EXPECT_EQ(test, t->inode[1].i_data.nrpages, 0);
-	for (int i = 0; i < NR_FOLIOS; i++) {
-		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[0].i_data.i_pages, i)));
-		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode[1].i_data.i_pages, i)));
-	}
+		KUNIT_EXPECT_TRUE(test, xa_is_value(xa_load(&t->inode.i_data.i_pages, index)));
 }
 
 /* A folio in use among the gathered ones stays, on the LRU and unlocked; so does a dirty one. */
 static void what_is_in_use_stays(struct kunit *test)
 {
 	struct removal_test *t = test->priv;
-	struct folio *used = folio_at(t, 0, 5), *dirty = folio_at(t, 0, 9);
+	struct folio *used = folio_at(t, 5), *dirty = folio_at(t, 9);
 
 	KUNIT_ASSERT_NOT_NULL(test, used);
 	KUNIT_ASSERT_NOT_NULL(test, dirty);
 	folio_set_dirty(dirty);
 	folio_put(dirty);
-	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, 16), 14);
+	KUNIT_EXPECT_EQ(test, reclaim_some(test, 16), 14);
 	KUNIT_EXPECT_EQ(test, t->freed, 14);
-	KUNIT_EXPECT_EQ(test, t->inode[0].i_data.nrpages, NR_FOLIOS - 14);
+	KUNIT_EXPECT_EQ(test, t->inode.i_data.nrpages, NR_FOLIOS - 14);
 	lru_add_drain_all();
 	KUNIT_EXPECT_TRUE(test, folio_test_lru(used));
 	KUNIT_EXPECT_FALSE(test, folio_test_locked(used));
 	KUNIT_EXPECT_EQ(test, folio_ref_count(used), 2);
 	folio_put(used);
-	KUNIT_EXPECT_PTR_EQ(test, xa_load(&t->inode[0].i_data.i_pages, 5), used);
-	KUNIT_EXPECT_PTR_EQ(test, xa_load(&t->inode[0].i_data.i_pages, 9), dirty);
+	KUNIT_EXPECT_PTR_EQ(test, xa_load(&t->inode.i_data.i_pages, 5), used);
+	KUNIT_EXPECT_PTR_EQ(test, xa_load(&t->inode.i_data.i_pages, 9), dirty);
 	KUNIT_EXPECT_TRUE(test, folio_test_dirty(dirty));
 	folio_lock(dirty);
 	folio_clear_dirty(dirty);
@@ -202,8 +184,8 @@ static void what_is_in_use_stays(struct kunit *test)
 static void one_dirty_again_stays(struct kunit *test)
 {
 	struct removal_test *t = test->priv;
-	struct address_space *mapping = &t->inode[0].i_data;
-	struct folio *folio = folio_at(t, 0, 0);
+	struct address_space *mapping = &t->inode.i_data;
+	struct folio *folio = folio_at(t, 0);
 	long removed;
 
 	KUNIT_ASSERT_NOT_NULL(test, folio);
@@ -227,21 +209,20 @@ static void one_dirty_again_stays(struct kunit *test)
 static void none_is_held_while_a_filesystem_is_asked(struct kunit *test)
 {
 	struct removal_test *t = test->priv;
-	struct folio *folio = folio_at(t, 0, 8);
+	struct folio *folio = folio_at(t, 8);
 
 	KUNIT_ASSERT_NOT_NULL(test, folio);
 	folio_change_private(folio, NULL);
 	folio_attach_private(folio, t);
 	folio_put(folio);
 	/* Eight folios before this one, eight after it. */
-	KUNIT_EXPECT_EQ(test, reclaim_some(test, 1, 17), 17);
+	KUNIT_EXPECT_EQ(test, reclaim_some(test, 17), 17);
 	KUNIT_EXPECT_EQ(test, t->at_release, NR_FOLIOS - 8);
 	KUNIT_EXPECT_EQ(test, t->freed, 17);
 }
 
 static struct kunit_case reclaim_removal_cases[] = {
 	KUNIT_CASE(neighbours_go_in_one_hold),
-	KUNIT_CASE(two_files_in_turn_go_too),
 	KUNIT_CASE(what_is_in_use_stays),
 	KUNIT_CASE(one_dirty_again_stays),
 	KUNIT_CASE(none_is_held_while_a_filesystem_is_asked),

@@ -3,8 +3,9 @@
  * What a pass of reclaim does about the dirty pages that it has met.
  *
  * Included by mm/vmscan.c. The suite runs throttle_for_writeback() on a made-up
- * node, with reclaim_throttle() replaced. A context switch to another task
- * shows that a cgroup waits. The test task plays kswapd by setting PF_KSWAPD.
+ * node, with reclaim_throttle() replaced, and throttle_cgroup(). A context switch
+ * to another task shows that a cgroup waits. The test task plays kswapd by setting
+ * PF_KSWAPD.
  */
 #include <kunit/test.h>
 #include <linux/jiffies.h>
@@ -16,12 +17,12 @@ struct throttle_case {
 	/* Who reclaims */
 	bool kswapd;
 	bool cgroup;
-	bool proactive_root;
+	bool proactive;
 	bool local_throttle;
 	bool hibernation;
+	bool remote;		/* charges another's cgroup */
 	unsigned int task;	/* further flags */
-	bool transaction;
-	bool no_kill;		/* would follow */
+	gfp_t gfp;		/* GFP_KERNEL unless set */
 	/* What the pass has met, in pages: see struct scan_control */
 	unsigned int dirty;
 	unsigned int congested;
@@ -29,9 +30,8 @@ struct throttle_case {
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
-	/* What the pass has freed; whether it was the first one */
+	/* What the pass has freed */
 	unsigned int reclaimed;
-	bool first;
 	/* Left by an earlier pass */
 	bool was_node_congested;
 	/* What must result */
@@ -74,8 +74,6 @@ static const struct throttle_case throttle_cases[] = {
 	  .was_node_congested = true, .node_congested = true, .hibernation = true,
 	  .throttled = NOBODY },
 #ifdef CONFIG_CGROUP_WRITEBACK
-	{ .name = "cgroup, all it met comes round", .cgroup = true, .cycled = 32,
-	  .taken = 32, .waits = true, .throttled = NOBODY },
 	{ .name = "cgroup, most it met comes round", .cgroup = true, .cycled = 17,
 	  .taken = 32, .waits = true, .throttled = NOBODY },
 	{ .name = "cgroup, half it met comes round", .cgroup = true, .cycled = 16,
@@ -87,25 +85,22 @@ static const struct throttle_case throttle_cases[] = {
 	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "cgroup, most comes round but something was freed", .cgroup = true,
 	  .cycled = 31, .taken = 32, .reclaimed = 1, .throttled = NOBODY },
-	{ .name = "cgroup, first pass", .cgroup = true, .cycled = 32, .taken = 32,
-	  .first = true, .throttled = NOBODY },
-	{ .name = "cgroup, in a NOFS scope", .cgroup = true, .task = PF_MEMALLOC_NOFS,
+	{ .name = "cgroup, memory.reclaim", .cgroup = true, .proactive = true,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
-	{ .name = "cgroup, in a transaction", .cgroup = true, .transaction = true,
+	{ .name = "cgroup, must not enter a filesystem", .cgroup = true, .gfp = GFP_NOFS,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
-	{ .name = "cgroup, no OOM kill to avoid", .cgroup = true, .no_kill = true,
-	  .cycled = 32, .taken = 32, .throttled = NOBODY },
+	{ .name = "cgroup, would rather fail", .cgroup = true,
+	  .gfp = GFP_KERNEL | __GFP_NORETRY, .cycled = 32, .taken = 32,
+	  .throttled = NOBODY },
+	{ .name = "cgroup, would rather fail late", .cgroup = true,
+	  .gfp = GFP_KERNEL | __GFP_RETRY_MAYFAIL, .cycled = 32, .taken = 32,
+	  .throttled = NOBODY },
+	{ .name = "cgroup, another's", .cgroup = true, .remote = true, .cycled = 32,
+	  .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, an exiting task", .cgroup = true, .task = PF_EXITING,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, a kernel thread", .cgroup = true, .task = PF_KTHREAD,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
-	{ .name = "cgroup, writes to the page cache for a disk", .cgroup = true,
-	  .local_throttle = true, .cycled = 32, .taken = 32, .throttled = NOBODY },
-	{ .name = "memory.reclaim of the root goes by the node", .cgroup = true,
-	  .proactive_root = true, .cycled = 32, .taken = 32, .throttled = NOBODY },
-	{ .name = "memory.reclaim of the root, node congested", .cgroup = true,
-	  .proactive_root = true, .taken = 32, .was_node_congested = true,
-	  .node_congested = true, .throttled = VMSCAN_THROTTLE_CONGESTED },
 #endif
 };
 
@@ -126,40 +121,35 @@ static void throttle_test(struct kunit *test)
 	const struct throttle_case *c = test->param_value;
 	/* A kernel thread would not wait. */
 	static const unsigned int flags_played = PF_KSWAPD | PF_LOCAL_THROTTLE | PF_KTHREAD |
-						 PF_MEMALLOC_NOFS | PF_EXITING;
+						 PF_EXITING;
 	unsigned int flags = current->flags & flags_played;
-	struct lruvec *lruvec = kunit_kzalloc(test, sizeof(*lruvec), GFP_KERNEL);
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 	struct scan_control sc = {
-		.gfp_mask = GFP_KERNEL,
+		.gfp_mask = c->gfp ?: GFP_KERNEL,
 		.nr.dirty = c->dirty,
 		.nr.congested = c->congested,
 		.nr.cycled = c->cycled,
 		.nr.writeback = c->writeback,
 		.nr.immediate = c->immediate,
 		.nr.taken = c->taken,
-		.priority = c->first ? DEF_PRIORITY : DEF_PRIORITY - 1,
 		.hibernation_mode = c->hibernation,
-		.may_wait = c->cgroup && !c->no_kill,
+		.proactive = c->proactive,
 	};
 	unsigned long switches;
 	unsigned long start, waited;
 
-	KUNIT_ASSERT_NOT_NULL(test, lruvec);
 	KUNIT_ASSERT_NOT_NULL(test, pgdat);
 	/* Only compared: anything but the root cgroup will do. */
 	if (c->cgroup)
-		sc.target_mem_cgroup = (struct mem_cgroup *)lruvec;
+		sc.target_mem_cgroup = (struct mem_cgroup *)pgdat;
 #ifdef CONFIG_MEMCG
-	if (c->proactive_root)
-		sc.target_mem_cgroup = root_mem_cgroup;
 	if (c->cgroup && mem_cgroup_disabled())
 		kunit_skip(test, "memory cgroups are disabled");
 	if (c->waits && !writeback_throttling_sane(&sc))
 		kunit_skip(test, "the memory controller is one of cgroup v1");
 #endif
 	if (c->was_node_congested)
-		set_bit(LRUVEC_NODE_CONGESTED, &lruvec->flags);
+		set_bit(PGDAT_CONGESTED, &pgdat->flags);
 
 	throttled_for = NOBODY;
 	throttled_on = NULL;
@@ -170,14 +160,21 @@ static void throttle_test(struct kunit *test)
 	if (c->local_throttle)
 		current->flags |= PF_LOCAL_THROTTLE;
 	current->flags |= c->task;
-	if (c->transaction)
-		current->journal_info = test;
+#ifdef CONFIG_MEMCG
+	if (c->remote)
+		current->active_memcg = root_mem_cgroup;
+#endif
 	switches = current->nvcsw;
 	start = jiffies;
-	throttle_for_writeback(pgdat, lruvec, &sc, c->reclaimed);
+	if (c->cgroup)
+		throttle_cgroup(pgdat, &sc, c->reclaimed);
+	else
+		throttle_for_writeback(pgdat, &sc, c->reclaimed);
 	waited = jiffies - start;
 	switches = current->nvcsw - switches;
-	current->journal_info = NULL;
+#ifdef CONFIG_MEMCG
+	current->active_memcg = NULL;
+#endif
 	current->flags = (current->flags & ~flags_played) | flags;
 	kunit_deactivate_static_stub(test, reclaim_throttle);
 
@@ -187,42 +184,11 @@ static void throttle_test(struct kunit *test)
 	if (c->waits)
 		KUNIT_EXPECT_GE(test, waited, msecs_to_jiffies(10));
 	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_WRITEBACK, &pgdat->flags), c->node_writeback);
-	KUNIT_EXPECT_EQ(test, test_bit(LRUVEC_NODE_CONGESTED, &lruvec->flags),
-			c->node_congested);
+	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_CONGESTED, &pgdat->flags), c->node_congested);
 }
-
-#ifdef CONFIG_MEMCG
-/* A charge that should rather fail does not wait, nor one with others' locks held. */
-static void charges_test(struct kunit *test)
-{
-	static const struct {
-		gfp_t gfp;
-		bool may;
-	} charges[] = {
-		{ GFP_KERNEL_ACCOUNT, true },
-		{ GFP_HIGHUSER_MOVABLE, true },
-		{ GFP_HIGHUSER_MOVABLE | __GFP_NORETRY, false },
-		{ GFP_HIGHUSER_MOVABLE | __GFP_RETRY_MAYFAIL, false },
-		/* Page cache of XFS, and metadata */
-		{ GFP_HIGHUSER_MOVABLE & ~__GFP_FS, true },
-		{ GFP_NOFS, false },
-	};
-
-	for (int i = 0; i < ARRAY_SIZE(charges); i++)
-		KUNIT_EXPECT_EQ_MSG(test, memcg_charge_may_wait(charges[i].gfp), charges[i].may,
-				    "charge %d", i);
-	/* For another's cgroup */
-	current->active_memcg = root_mem_cgroup;
-	KUNIT_EXPECT_FALSE(test, memcg_charge_may_wait(GFP_KERNEL_ACCOUNT));
-	current->active_memcg = NULL;
-}
-#endif
 
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
-#ifdef CONFIG_MEMCG
-	KUNIT_CASE(charges_test),
-#endif
 	{ }
 };
 

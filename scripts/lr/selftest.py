@@ -33,8 +33,6 @@ class Cell:
     nodes: int
     # The last node is a lower memory tier.
     tiers: bool = False
-    # The second node has movable memory, of which blocks can go.
-    movable: bool = False
     # One node more, without CPUs, whose memory is a module of its own and movable: it can go as a whole.
     module: bool = False
     # The programs, or cases of them, that run there when none is named; empty: all.
@@ -45,7 +43,7 @@ class Cell:
     @property
     def name(self) -> str:
         """As it is shown, and named in JUnit."""
-        special = "".join(f",{name}=1" for name in ("tiers", "movable", "module") if getattr(self, name))
+        special = "".join(f",{name}=1" for name in ("tiers", "module") if getattr(self, name))
         return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}{special}"
 
     @property
@@ -60,8 +58,6 @@ class Cell:
     @property
     def append(self) -> tuple[str, ...]:
         """What the kernel's command line says there."""
-        if self.movable:
-            return ("movablecore=512M",)
         return ("memhp_default_state=online_movable",) if self.module else ()
 
     @property
@@ -79,7 +75,6 @@ MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, Fa
 SPECIAL = (
     Cell(True, 4, only=("reclaim_numa_balancing", "reclaim_pcp_drain")),
     Cell(True, 2, tiers=True, only=("reclaim_numa_balancing",)),
-    Cell(False, 2, movable=True, only=("reclaim_pcp_drain:pcp_drain.cpus_and_memory_come_and_go",)),
     Cell(True, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
     Cell(False, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
 )
@@ -144,8 +139,7 @@ def run_selftests(
 
         spec = Spec(
             kernel_image,
-            # A block of 128 MiB that is all movable, and does not end where the memory does.
-            mib=1024 if cell.movable else _MIB,
+            mib=_MIB,
             nodes=cell.nodes,
             tiers=cell.tiers,
             append=cell.append,
@@ -247,7 +241,7 @@ def main(argv: list[str]) -> int:
     words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
     words.add_argument("--debug", default=env("DEBUG", "0"), help="1, races: the debug build of it")
     words.add_argument("--test", default=env("TEST", ""), help="PROGRAM or PROGRAM:CASE; default all")
-    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all nine")
+    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all eight")
     words.add_argument("--timeout", default=env("TIMEOUT", "1800"), help="seconds one guest may take, default 1800")
     options = words.parse_args(argv)
     kernel = choice("KERNEL", options.kernel, KERNELS)

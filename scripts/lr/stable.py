@@ -31,7 +31,7 @@ EXAMPLE = "make stable BASE=6.12"
 CC = re.compile(r"^Cc: stable@vger\.kernel\.org\b", re.MULTILINE)
 PROGRAM = "reclaim_dontcache"
 # What tests that fix on XFS; the first must lose data without it.
-CASES = ("memory_reclaim", "memcg_limit", "global_pressure", "freed_when_clean")
+CASES = ("memory_reclaim", "global_pressure", "freed_when_clean")
 CELLS = (selftest.Cell(True, 1), selftest.Cell(False, 1))
 # What the program can not do without; whatever else of our fragments an older kernel lacks is no matter here.
 NEEDS = tuple(

@@ -16,7 +16,10 @@
 #include <asm/unistd.h>
 #include <linux/mman.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/swap.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
 
 #define EVENT		"vmscan/mm_vmscan_write_folio"
 /* RECLAIM_WB_ANON and RECLAIM_WB_FILE, unchanged since the event has flags. */
@@ -42,8 +45,6 @@ FIXTURE_VARIANT(dirty) {
 
 FIXTURE_VARIANT_ADD(dirty, ext4) { "ext4", "RECLAIM_DISK_EXT4" };
 FIXTURE_VARIANT_ADD(dirty, xfs) { "xfs", "RECLAIM_DISK_XFS" };
-FIXTURE_VARIANT_ADD(dirty, btrfs) { "btrfs", "RECLAIM_DISK_BTRFS" };
-FIXTURE_VARIANT_ADD(dirty, f2fs) { "f2fs", "RECLAIM_DISK_F2FS" };
 
 FIXTURE_SETUP(dirty)
 {
@@ -117,6 +118,29 @@ static int load(const char *dir)
 	return 0;
 }
 
+/* Take as much memory as is free, and @mib MiB more; 0 on success. */
+static int hog(int mib)
+{
+	struct sysinfo si;
+	unsigned long size;
+	pid_t pid;
+	char *p;
+
+	sysinfo(&si);
+	size = si.freeram * si.mem_unit + mib * MIB;
+	pid = fork();
+	if (!pid) {
+		write_text("/proc/self/oom_score_adj", "1000");
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED)
+			_exit(1);
+		for (unsigned long at = 0; at < size; at += 4096)
+			p[at] = 1;
+		_exit(0);
+	}
+	return wait_for(pid);
+}
+
 TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 {
 	long met, entered, written, wrong;
@@ -124,9 +148,12 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 	char path[PATH_MAX];
 	pid_t pid;
 
+	if (too_big())
+		SKIP(return, "more than 1 GiB of memory to fill");
 	self->swap = swap_on(&self->zram);
+	/* Else load() does not fit in its cgroup, and nothing shows that the events work. */
 	if (!self->swap)
-		ksft_print_msg("no swap on zram: nothing shows that the events work\n");
+		SKIP(return, "no swap on zram");
 	ASSERT_TRUE(trace_open(self->anon, sizeof(self->anon), "reclaim_dirty_anon",
 			       EVENT, ANON_ONLY));
 	ASSERT_TRUE(trace_open(self->file, sizeof(self->file), "reclaim_dirty_file",
@@ -162,8 +189,7 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 		       met, wrong, written);
 	EXPECT_EQ(0, wrong);
 	EXPECT_GT(met, 0);
-	if (self->swap)
-		EXPECT_GT(written, 0);
+	EXPECT_GT(written, 0);
 	EXPECT_EQ(entered, read_figure("/proc/vmstat", "reclaim_writepages"));
 }
 

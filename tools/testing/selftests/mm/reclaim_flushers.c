@@ -11,9 +11,6 @@
 #include "kselftest_harness.h"
 #include "reclaim_scene.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-
 #define EVENT		"writeback/writeback_start"
 
 /* Indices of cgroups; with two disks, also of disks. */
@@ -25,14 +22,12 @@ FIXTURE(flushers) {
 };
 
 FIXTURE_VARIANT(flushers) {
-	const char *fs;
 	bool one_disk;
 };
 
-FIXTURE_VARIANT_ADD(flushers, ext4_disks) { .fs = "ext4" };
-FIXTURE_VARIANT_ADD(flushers, xfs_disks) { .fs = "xfs" };
+FIXTURE_VARIANT_ADD(flushers, ext4_disks) { .one_disk = false };
 /* Two cgroups that write to one disk: two writeback domains. */
-FIXTURE_VARIANT_ADD(flushers, ext4_domains) { .fs = "ext4", .one_disk = true };
+FIXTURE_VARIANT_ADD(flushers, ext4_domains) { .one_disk = true };
 
 FIXTURE_SETUP(flushers)
 {
@@ -43,7 +38,7 @@ FIXTURE_SETUP(flushers)
 	for (int i = MET; i <= (variant->one_disk ? MET : OTHER); i++) {
 		struct scratch *d = scene_disk(&self->s, disks[i]);
 
-		if (!d || !scratch_mount(&self->s, d, variant->fs))
+		if (!d || !scratch_mount(&self->s, d, "ext4"))
 			SKIP(return, "%s", self->s.why);
 	}
 	for (int i = MET; i <= OTHER; i++)
@@ -113,61 +108,6 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 	EXPECT_GT(met, 0);
 	EXPECT_EQ(0, other);
 	EXPECT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
-}
-
-/* Dirty pages of a file that reclaim does not meet, because they are locked in memory. */
-static void keep_dirty(const char *path, int mib, int ready)
-{
-	int fd = open(path, O_RDWR);
-	char *p = mmap(NULL, mib * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (fd < 0 || p == MAP_FAILED || mlock(p, mib * MIB))
-		_exit(1);
-	memset(p, 0x3c, mib * MIB);
-	if (write(ready, "", 1) != 1)
-		_exit(1);
-	pause();
-	_exit(1);
-}
-
-/*
- * The same for kswapd and direct reclaim, of the whole machine.
- */
-TEST_F_TIMEOUT(flushers, a_hog_gets_dirty_memory, 60)
-{
-	struct scene *s = &self->s;
-	char path[PATH_MAX], byte;
-	int ready[2];
-	pid_t keeper;
-	long other;
-
-	if (strcmp(variant->fs, "xfs"))
-		SKIP(return, "metadata is page cache here, and may be met on either disk");
-
-	/* Little except the dirty pages can be reclaimed. */
-	snprintf(path, sizeof(path), "%s/kept", s->disk[s->nr_disks - 1].dir);
-	ASSERT_EQ(0, cgroup_fill(s, OTHER, path, 8));
-	sync();
-	write_text("/proc/sys/vm/drop_caches", "1");
-	ASSERT_EQ(0, pipe(ready));
-	keeper = fork_into(s, OTHER);
-	if (!keeper)
-		keep_dirty(path, 8, ready[1]);
-	ASSERT_GT(keeper, 0);
-	close(ready[1]);
-	ASSERT_EQ(1, read(ready[0], &byte, 1));
-	snprintf(path, sizeof(path), "%s/file", s->disk[MET].dir);
-	ASSERT_EQ(0, cgroup_fill(s, MET, path, 160));
-	ASSERT_EQ(0, hog(112));
-	other = nr_starts(s, self->trace, OTHER, variant->one_disk);
-	ksft_print_msg("runs for reclaim: %ld of what it met, %ld of the other\n",
-		       nr_starts(s, self->trace, MET, variant->one_disk), other);
-	EXPECT_GT(nr_starts(s, self->trace, MET, variant->one_disk), 0);
-	EXPECT_EQ(0, other);
-	EXPECT_GE(cgroup_unclean(s, OTHER), 7 * (long)MIB);
-	kill(keeper, SIGKILL);
-	wait_for(keeper);
 }
 
 TEST_HARNESS_MAIN

@@ -16,13 +16,12 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
-#include <time.h>
+#include <sys/time.h>
 
 #define SYSCTL		"/proc/sys/vm/kswapd_threads"
 #define MAX_THREADS	16
 #define MAX_NODES	64
 #define NR_READERS	6
-#define STEP		(1024 * 1024UL)
 #define MAX_BLOCKS	64
 /* From linux/mempolicy.h, which not every libc can include beside its own. */
 #define NO_POLICY	0
@@ -117,18 +116,6 @@ static void count_threads(struct threads *t)
 		closedir(proc);
 }
 
-static void reader(int me, const char *path)
-{
-	int fd = open(path, O_RDONLY);
-	unsigned long steps, at;
-
-	if (fd < 0)
-		_exit(1);
-	steps = lseek(fd, 0, SEEK_END) / STEP;
-	for (at = steps / NR_READERS * me; ; at = (at + 1) % steps)
-		posix_fadvise(fd, at * STEP, STEP, POSIX_FADV_WILLNEED);
-}
-
 FIXTURE(kswapd_threads) {
 	int saved;
 	pid_t readers[NR_READERS];
@@ -146,15 +133,12 @@ FIXTURE_SETUP(kswapd_threads)
 	ASSERT_EQ(0, set_threads(1));
 }
 
-static void stop_readers(pid_t *readers)
+static const char *block_file(int block, const char *name)
 {
-	for (int i = 0; i < NR_READERS; i++) {
-		if (readers[i] > 0) {
-			kill(readers[i], SIGKILL);
-			waitpid(readers[i], NULL, 0);
-		}
-		readers[i] = 0;
-	}
+	static char path[80];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/%s", block, name);
+	return path;
 }
 
 static bool node_comes(const int *blocks, int nr)
@@ -168,7 +152,7 @@ static bool node_comes(const int *blocks, int nr)
 
 FIXTURE_TEARDOWN(kswapd_threads)
 {
-	stop_readers(self->readers);
+	kill_all(self->readers, NR_READERS);
 	node_comes(self->blocks, self->nr_blocks);
 	if (self->mnt[0]) {
 		umount(self->mnt);
@@ -185,7 +169,7 @@ static bool start_readers_of(pid_t *readers, const char *path)
 	for (int i = 0; i < NR_READERS; i++) {
 		readers[i] = fork();
 		if (!readers[i])
-			reader(i, path);
+			read_for_ever(path, i, NR_READERS);
 		if (readers[i] < 0)
 			return false;
 	}
@@ -260,19 +244,6 @@ TEST_F(kswapd_threads, bad_numbers_change_nothing)
 	expect_threads(_metadata, 3);
 }
 
-TEST_F(kswapd_threads, helpers_sleep_on_an_idle_system)
-{
-	long before[NR_COUNTERS], after[NR_COUNTERS];
-
-	ASSERT_EQ(0, set_threads(4));
-	sleep(1);
-	read_counters(before);
-	sleep(10);
-	read_counters(after);
-	EXPECT_EQ(before[WAKE], after[WAKE]);
-	EXPECT_EQ(before[HELPER_STEAL], after[HELPER_STEAL]);
-}
-
 /* CPU time that the helpers of all nodes have used, in clock ticks. */
 static long helpers_ticks(void)
 {
@@ -288,6 +259,7 @@ static long helpers_ticks(void)
 TEST_F_TIMEOUT(kswapd_threads, helpers_work_under_load_and_leave, 120)
 {
 	long before[NR_COUNTERS], after[NR_COUNTERS], later[NR_COUNTERS], ticks;
+	double until;
 
 	ASSERT_EQ(0, set_threads(4));
 	read_counters(before);
@@ -299,19 +271,24 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_work_under_load_and_leave, 120)
 		if (after[HELPER_STEAL] - before[HELPER_STEAL] > 10000)
 			break;
 	}
-	stop_readers(self->readers);
+	kill_all(self->readers, NR_READERS);
 	read_counters(after);
 	EXPECT_GT(after[WAKE], before[WAKE]);
 	EXPECT_GT(after[HELPER_STEAL] - before[HELPER_STEAL], 10000);
 	ksft_print_msg("helpers freed %ld of kswapd's %ld pages, woken %ld times\n",
 		       after[HELPER_STEAL] - before[HELPER_STEAL],
 		       after[STEAL] - before[STEAL], after[WAKE] - before[WAKE]);
-	sleep(1);
+	/* Until they have used no CPU time for a second. */
+	until = now() + 20;
+	do {
+		ticks = helpers_ticks();
+		sleep(1);
+	} while (helpers_ticks() > ticks && now() < until);
 	read_counters(after);
 	/* Helpers' pages are part of kswapd's. */
 	EXPECT_LT(after[HELPER_STEAL] - before[HELPER_STEAL], after[STEAL] - before[STEAL]);
 	ticks = helpers_ticks();
-	sleep(3);
+	sleep(10);
 	read_counters(later);
 	EXPECT_LE(helpers_ticks() - ticks, 1);
 	EXPECT_EQ(after[HELPER_STEAL], later[HELPER_STEAL]);
@@ -331,7 +308,7 @@ static void fill_memory(void)
 }
 
 /* The purpose: under the same load, helpers spare tasks most of their direct reclaims. */
-TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
+TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 {
 	static const int threads[] = { 1, 8 };
 	double stalls[2] = {}, mib[2] = {};
@@ -339,11 +316,11 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
 	if (!start_readers(self->readers))
 		SKIP(return, "no /dev/nullb0: load null_blk");
 	/* Helpers need CPU time that the readers leave. */
-	for (int i = 4; i < NR_READERS; i++)
-		kill(self->readers[i], SIGSTOP);
+	signal_all(self->readers + 4, NR_READERS - 4, SIGSTOP);
 	fill_memory();
-	/* By turns, so that what else runs on this machine meets both. */
-	for (int window = 0; window < 6; window++) {
+	/* By turns and in pairs, so that what else runs on this machine meets both. */
+	for (int window = 0; window < 6 || window % 2 || (stalls[0] < 100 && window < 24);
+	     window++) {
 		int which = window % 2;
 		long reclaims, kib;
 
@@ -355,81 +332,34 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 120)
 		stalls[which] += direct_reclaims() - reclaims;
 		mib[which] += (vm_event("pgpgin") - kib) / 1024.0;
 	}
-	stop_readers(self->readers);
+	kill_all(self->readers, NR_READERS);
 	for (int i = 0; i < 2; i++) {
 		ASSERT_GT(mib[i], 0);
 		ksft_print_msg("%d threads: %.0f direct reclaims, %.1f for each GiB read\n",
 			       threads[i], stalls[i], stalls[i] * 1024 / mib[i]);
 	}
-	if (stalls[0] <= 20)
-		SKIP(return, "one thread bears this load: there is nothing to compare");
-	EXPECT_LT(stalls[1] / mib[1], stalls[0] / mib[0] / 2);
+	ASSERT_GT(stalls[0], 20)
+		TH_LOG("one thread bears this load: there is nothing to compare");
+	EXPECT_LT(stalls[1] / mib[1], stalls[0] / mib[0] / 4);
 }
 
-TEST_F_TIMEOUT(kswapd_threads, resize_storm_under_pressure, 120)
+/* List the memory blocks of a node in sysfs, in one zone ("": in any); returns how many. */
+static int node_blocks(int nid, const char *zone, int *blocks, int max)
 {
-	long before[NR_COUNTERS], after[NR_COUNTERS];
-	unsigned int x = 1;
-	int resizes = 0;
-	double until;
+	DIR *dir = opendir(node_file(nid, ""));
+	struct dirent *entry;
+	char zones[64];
+	int n = 0;
 
-	read_counters(before);
-	if (!start_readers(self->readers))
-		SKIP(return, "no /dev/nullb0: load null_blk");
-	fill_memory();
-	until = now() + 15;
-	while (now() < until) {
-		int threads;
-
-		x = x * 1664525 + 1013904223;
-		threads = 1 + (x >> 16) % MAX_THREADS;
-		ASSERT_EQ(0, set_threads(threads));
-		EXPECT_EQ(threads, read_number(SYSCTL));
-		resizes++;
+	while (dir && (entry = readdir(dir)) && n < max) {
+		if (sscanf(entry->d_name, "memory%d", &blocks[n]) == 1 &&
+		    !read_text(block_file(blocks[n], "valid_zones"), zones, sizeof(zones)) &&
+		    !strncmp(zones, zone, strlen(zone)))
+			n++;
 	}
-	stop_readers(self->readers);
-	read_counters(after);
-	ksft_print_msg("%d resizes, helpers freed %ld pages\n", resizes,
-		       after[HELPER_STEAL] - before[HELPER_STEAL]);
-	EXPECT_GT(after[HELPER_STEAL], before[HELPER_STEAL]);
-	ASSERT_EQ(0, set_threads(6));
-	expect_threads(_metadata, 6);
-	ASSERT_EQ(0, set_threads(1));
-	expect_threads(_metadata, 1);
-}
-
-/* Hibernation's freezer alone: helpers can be frozen, and go on afterwards. */
-TEST_F_TIMEOUT(kswapd_threads, freezer_under_pressure, 180)
-{
-	long before[NR_COUNTERS], after[NR_COUNTERS];
-	int ret = 0;
-
-	if (access("/sys/power/pm_test", W_OK))
-		SKIP(return, "no /sys/power/pm_test: built without HIBERNATION and PM_DEBUG");
-	ASSERT_EQ(0, set_threads(6));
-	if (!start_readers(self->readers))
-		SKIP(return, "no /dev/nullb0: load null_blk");
-	ASSERT_EQ(0, write_text("/sys/power/pm_test", "freezer\n"));
-	for (int i = 0; i < 2 && !ret; i++) {
-		sleep(3);
-		ret = write_text("/sys/power/state", "disk\n");
-	}
-	EXPECT_EQ(0, write_text("/sys/power/pm_test", "none\n"));
-	/* Memory for the image is allocated before threads are frozen. */
-	if (ret == -ENOMEM)
-		SKIP(return, "too little memory for hibernation's image");
-	ASSERT_EQ(0, ret);
-	/* The threads go on where they were. */
-	read_counters(before);
-	for (int i = 0; i < 30; i++) {
-		sleep(1);
-		read_counters(after);
-		if (after[HELPER_STEAL] > before[HELPER_STEAL])
-			break;
-	}
-	EXPECT_GT(after[HELPER_STEAL], before[HELPER_STEAL]);
-	stop_readers(self->readers);
-	expect_threads(_metadata, 6);
+	if (dir)
+		closedir(dir);
+	return n;
 }
 
 /* A node whose memory is all movable, so that it can go offline; -1 if there is none. */
@@ -447,7 +377,30 @@ static int node_that_can_go(int *blocks, int *nr)
 	return -1;
 }
 
-static bool node_goes(const int *blocks, int nr)
+static void no_action(int sig)
+{
+}
+
+/* Taking memory offline retries until it succeeds, or until a signal comes. */
+static int offline_within(int block, int seconds)
+{
+	const struct sigaction act = { .sa_handler = no_action };
+	struct itimerval left = { .it_interval.tv_sec = 1, .it_value.tv_sec = seconds };
+	struct itimerval off = { };
+	int ret;
+
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &left, NULL);
+	ret = write_text(block_file(block, "state"), "offline\n");
+	setitimer(ITIMER_REAL, &off, NULL);
+	return ret;
+}
+
+/*
+ * On a slow machine readers may refill a node faster than it is emptied. Where it
+ * does not go with them at work, they pause until it is gone.
+ */
+static bool node_goes(const int *blocks, int nr, const pid_t *readers)
 {
 	double until = now() + 90;
 	int block = 0;
@@ -455,7 +408,10 @@ static bool node_goes(const int *blocks, int nr)
 	while (block < nr && now() < until) {
 		if (!offline_within(blocks[block], 30))
 			block++;
+		else
+			signal_all(readers, NR_READERS, SIGSTOP);
 	}
+	signal_all(readers, NR_READERS, SIGCONT);
 	return block == nr;
 }
 
@@ -520,7 +476,7 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 	 * An earlier test may have left its kswapd hopeless; a new kswapd
 	 * starts without failures.
 	 */
-	ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks));
+	ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks, self->readers));
 	ASSERT_TRUE(node_comes(self->blocks, self->nr_blocks));
 	strcpy(self->mnt, "/tmp/reclaim-node.XXXXXX");
 	ASSERT_NE(NULL, mkdtemp(self->mnt));
@@ -544,7 +500,7 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		ASSERT_TRUE(helpers_work(nid, 30))
 			TH_LOG("round %d: node %d's helpers do nothing", rounds, nid);
 		EXPECT_GT(read_figure(node_file(nid, "vmstat"), "pgsteal_kswapd"), stolen);
-		ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks));
+		ASSERT_TRUE(node_goes(self->blocks, self->nr_blocks, self->readers));
 		for (double until = now() + 2; node_has_threads(nid) && now() < until;)
 			usleep(10000);
 		EXPECT_FALSE(node_has_threads(nid));
@@ -557,7 +513,7 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 	}
 	/* Failures from lack of memory are forgotten when the node has memory again. */
 	EXPECT_TRUE(helpers_work(nid, 30));
-	stop_readers(self->readers);
+	kill_all(self->readers, NR_READERS);
 	ksft_print_msg("node %d went and came %d times\n", nid, rounds);
 	EXPECT_EQ(total, read_figure("/proc/meminfo", "MemTotal:"));
 }

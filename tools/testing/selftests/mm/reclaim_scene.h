@@ -4,9 +4,9 @@
  * cgroups, settings that leave all writing to reclaim, and counting of
  * tracepoints.
  *
- * Scratch disks: RECLAIM_DISK_XFS, _EXT4, _BTRFS and _F2FS name whole block
- * devices, not partitions, that may be overwritten, with any filesystem. Without
- * them sparse files under $TMPDIR are used through loop devices.
+ * Scratch disks: RECLAIM_DISK_XFS and _EXT4 name whole block devices, not
+ * partitions, that may be overwritten, with any filesystem. Without them sparse
+ * files under $TMPDIR are used through loop devices.
  */
 #ifndef RECLAIM_SCENE_H
 #define RECLAIM_SCENE_H
@@ -15,40 +15,16 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "reclaim_util.h"
 
-#define MIB		(1024 * 1024UL)
-#define MAX_MOUNTS	3
-#define MAX_CGROUPS	4
+#define MAX_DISKS	2
+#define MAX_CGROUPS	2
 #define TRACING		"/sys/kernel/tracing"
-
-struct scratch {
-	char dev[64];
-	char file[PATH_MAX];	/* behind a loop device of ours */
-	char bdi[32];		/* its name in tracepoints */
-	char dir[96];		/* where it is mounted, if it is */
-};
-
-struct scene {
-	char dir[64];
-	char cgroups[80];	/* the root of cgroup v2 */
-	bool own_cgroups, own_memory;
-	char cgroup[MAX_CGROUPS][128];
-	struct scratch disk[MAX_MOUNTS];
-	int nr_disks;
-	char saved[8][32];
-	bool changed;
-	char why[256];		/* why it cannot run */
-};
 
 /* Restored in this order: setting a ratio clears its bytes. */
 static const struct {
@@ -62,10 +38,24 @@ static const struct {
 	{ "/proc/sys/vm/dirty_background_bytes", NULL },
 };
 
-static inline void nap(int ms)
-{
-	usleep(ms * 1000);
-}
+struct scratch {
+	char dev[64];
+	char file[PATH_MAX];	/* behind a loop device of ours */
+	char bdi[32];		/* its name in tracepoints */
+	char dir[96];		/* where it is mounted, if it is */
+};
+
+struct scene {
+	char dir[64];
+	char cgroups[80];	/* the root of cgroup v2 */
+	bool own_cgroups, own_memory;
+	char cgroup[MAX_CGROUPS][128];
+	struct scratch disk[MAX_DISKS];
+	int nr_disks;
+	char saved[ARRAY_SIZE(scene_knobs)][32];
+	bool changed;
+	char why[256];		/* why it cannot run */
+};
 
 static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt, ...)
 {
@@ -89,12 +79,12 @@ static inline bool scene_setup(struct scene *s, const char *name)
 		s->dir[0] = '\0';
 		return scene_cannot(s, "no directory in /tmp");
 	}
-	for (size_t i = 0; i < sizeof(scene_knobs) / sizeof(*scene_knobs); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(scene_knobs); i++) {
 		if (read_text(scene_knobs[i].path, s->saved[i], sizeof(s->saved[i])))
 			return scene_cannot(s, "no %s", scene_knobs[i].path);
 	}
 	s->changed = true;
-	for (size_t i = 0; i < sizeof(scene_knobs) / sizeof(*scene_knobs); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(scene_knobs); i++) {
 		if (scene_knobs[i].value)
 			write_text(scene_knobs[i].path, scene_knobs[i].value);
 	}
@@ -186,9 +176,8 @@ static inline struct scratch *scene_disk(struct scene *s, const char *var)
 /* Make a filesystem and mount it. */
 static inline bool scratch_mount(struct scene *s, struct scratch *d, const char *fs)
 {
-	const char *force = !strcmp(fs, "ext4") ? "-F -q -E nodiscard" :
-			    !strcmp(fs, "xfs") ? "-f -q -K" :
-			    !strcmp(fs, "btrfs") ? "-f -q -K" : "-f";
+	const char *force = !strcmp(fs, "ext4") ? "-F -q -E nodiscard" : "-f -q -K";
+	char dir[sizeof(d->dir)];
 
 	if (shell("command -v mkfs.%s >/dev/null", fs))
 		return scene_cannot(s, "%s: no mkfs for it", fs);
@@ -196,12 +185,11 @@ static inline bool scratch_mount(struct scene *s, struct scratch *d, const char 
 		return scene_cannot(s, "%s: not in this kernel", fs);
 	if (shell("mkfs.%s %s %s >/dev/null 2>&1", fs, force, d->dev))
 		return scene_cannot(s, "%s: mkfs failed on %s", fs, d->dev);
-	snprintf(d->dir, sizeof(d->dir), "%s/mnt%d", s->dir, (int)(d - s->disk));
-	mkdir(d->dir, 0700);
-	if (mount(d->dev, d->dir, fs, MS_NOATIME, NULL)) {
-		d->dir[0] = '\0';
+	snprintf(dir, sizeof(dir), "%s/mnt%d", s->dir, (int)(d - s->disk));
+	mkdir(dir, 0700);
+	if (mount(d->dev, dir, fs, MS_NOATIME, NULL))
 		return scene_cannot(s, "%s: mount: %s", fs, strerror(errno));
-	}
+	memcpy(d->dir, dir, sizeof(dir));
 	return true;
 }
 
@@ -230,7 +218,7 @@ static inline void scene_teardown(struct scene *s)
 	if (s->own_memory)
 		write_text(path, "-memory");
 	/* Of a ratio and its bytes, the one that is not 0 was set. */
-	for (size_t i = 0; s->changed && i < sizeof(scene_knobs) / sizeof(*scene_knobs); i++) {
+	for (size_t i = 0; s->changed && i < ARRAY_SIZE(scene_knobs); i++) {
 		if (i == 0 || strcmp(s->saved[i], "0"))
 			write_text(scene_knobs[i].path, s->saved[i]);
 	}
@@ -297,12 +285,12 @@ static inline int fill_file(const char *path, int mib)
 	return ret;
 }
 
-/* Fork a child into a cgroup, or the current one if nr < 0; 0 in the child. */
+/* Fork a child into a cgroup; 0 in the child. */
 static inline pid_t fork_into(struct scene *s, int nr)
 {
 	pid_t pid = fork();
 
-	if (!pid && nr >= 0 && cgroup_write(s, nr, "cgroup.procs", "0"))
+	if (!pid && cgroup_write(s, nr, "cgroup.procs", "0"))
 		_exit(255);
 	return pid;
 }
@@ -323,29 +311,6 @@ static inline int cgroup_fill(struct scene *s, int nr, const char *path, int mib
 
 	if (!pid)
 		_exit(fill_file(path, mib));
-	return wait_for(pid);
-}
-
-/* Take as much memory as is free, and @mib MiB more; 0 on success. */
-static inline int hog(int mib)
-{
-	struct sysinfo si;
-	unsigned long size;
-	pid_t pid;
-	char *p;
-
-	sysinfo(&si);
-	size = si.freeram * si.mem_unit + mib * MIB;
-	pid = fork();
-	if (!pid) {
-		write_text("/proc/self/oom_score_adj", "1000");
-		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (p == MAP_FAILED)
-			_exit(1);
-		for (unsigned long at = 0; at < size; at += 4096)
-			p[at] = 1;
-		_exit(0);
-	}
 	return wait_for(pid);
 }
 

@@ -21,10 +21,9 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#define MIB		(1024 * 1024UL)
 #define SLOW_BPS	(4 * MIB)
 #define CGROUP_MIB	64
-#define NR_CHILDREN	5
+#define NR_CHILDREN	3
 
 static const struct {
 	const char *path, *value;
@@ -244,7 +243,7 @@ static pid_t start_syncer(struct scene *s)
 	_exit(1);
 }
 
-static pid_t start_reader(struct scene *s, const char *cgroup, int nr)
+static pid_t start_reader(struct scene *s, const char *cgroup)
 {
 	pid_t pid = child(s, cgroup);
 	static char buf[MIB];
@@ -253,7 +252,7 @@ static pid_t start_reader(struct scene *s, const char *cgroup, int nr)
 	if (pid)
 		return pid;
 	fd = open_hole(s);
-	for (unsigned long at = nr * 16384UL; fd >= 0; at = (at + 1) % 65536) {
+	for (unsigned long at = 0; fd >= 0; at = (at + 1) % 65536) {
 		/* Charges for readahead never wait; those for anonymous memory may. */
 		void *anon = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -284,23 +283,9 @@ static pid_t start_hog(struct scene *s, unsigned long mib)
 	_exit(1);
 }
 
-/* Whether MGLRU is in use; the lowest bit of the file is its main switch. */
-static bool mglru(void)
-{
-	char text[32];
-
-	return !read_text("/sys/kernel/mm/lru_gen/enabled", text, sizeof(text)) &&
-	       strtol(text, NULL, 16) & 1;
-}
-
-static long free_pages(void)
-{
-	return read_figure("/proc/vmstat", "nr_free_pages");
-}
-
 static long free_mib(void)
 {
-	return free_pages() * getpagesize() / (long)MIB;
+	return read_figure("/proc/vmstat", "nr_free_pages") * getpagesize() / (long)MIB;
 }
 
 /* Pages that have to be written, under writeback or not yet. */
@@ -361,7 +346,7 @@ static bool give_hope(struct scene *s)
 	if (!hopeless())
 		return true;
 	if (write_under(s->clean, "memory.max", "%luM", (unsigned long)CGROUP_MIB) ||
-	    start_reader(s, s->clean, 0) < 0)
+	    start_reader(s, s->clean) < 0)
 		return false;
 	while (hopeless() && now() < until)
 		usleep(100000);
@@ -435,7 +420,7 @@ FIXTURE_TEARDOWN_PARENT(slow_disk)
  * looks: dirty pages that no flusher has reached yet do not make kswapd wait,
  * but give up, within milliseconds. MGLRU has to see this as the classic LRU
  * does. On the classic LRU kswapd need not meet a whole pass of such pages with
- * this load, so there the test only reports it.
+ * this load, so there is nothing to demand.
  */
 TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 {
@@ -448,6 +433,10 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 	double until;
 	pid_t writer;
 
+	if (!mglru())
+		SKIP(return, "the classic LRU need not meet a whole pass of such pages");
+	if (too_big())
+		SKIP(return, "more than 1 GiB of memory to fill");
 	ASSERT_TRUE(give_hope(s));
 	scanned = read_figure("/proc/vmstat", "pgscan_kswapd");
 	until = now() + 20;
@@ -478,8 +467,7 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 	       kswapd, sleeps(s, NULL, 0, "VMSCAN_THROTTLE_CONGESTED"));
 	TH_LOG("kswapd scanned %ld pages; %ld MiB are free%s", scanned, free_mib(),
 	       hopeless() ? "; it has given up" : "");
-	if (mglru())
-		EXPECT_GT(kswapd, 0);
+	EXPECT_GT(kswapd, 0);
 }
 
 /*
@@ -487,32 +475,40 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
  * writer waits for the disk instead of cycling through its pages, and is not
  * killed for lack of clean ones. No other task waits.
  */
-TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 60)
+TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 {
 	struct scene *s = &self->scene;
-	long scanned, stolen;
+	/* What the disk writes in a second. After less, one burst would decide the ratio. */
+	const long second = SLOW_BPS / getpagesize();
+	long scanned, stolen, neighbours;
 	pid_t writer, reader;
+	double until;
 	int waited;
 
 	ASSERT_EQ(0, write_under(s->slow, "memory.max", "%luM", (unsigned long)CGROUP_MIB));
 	ASSERT_EQ(0, write_under(s->clean, "memory.max", "%luM", (unsigned long)CGROUP_MIB));
-	reader = start_reader(s, s->clean, 0);
+	reader = start_reader(s, s->clean);
 	writer = start_writer(s, s->slow, 360);
 	ASSERT_GT(reader, 0);
 	ASSERT_GT(writer, 0);
-	sleep(12);
+	until = now() + 30;
+	do {
+		nap(200);
+		waited = sleeps(s, NULL, writer, "VMSCAN_THROTTLE_CONGESTED");
+		scanned = figure_under(s->slow, "memory.stat", "pgscan");
+		stolen = figure_under(s->slow, "memory.stat", "pgsteal");
+		neighbours = figure_under(s->clean, "memory.stat", "pgsteal");
+	} while (now() < until && (waited < 50 || stolen < second || neighbours <= 0));
 	EXPECT_TRUE(alive(writer));
 	EXPECT_TRUE(alive(reader));
-	waited = sleeps(s, NULL, writer, "VMSCAN_THROTTLE_CONGESTED");
-	scanned = figure_under(s->slow, "memory.stat", "pgscan");
-	stolen = figure_under(s->slow, "memory.stat", "pgsteal");
 	TH_LOG("%ld pages scanned, %ld stolen; the writer waited %d times", scanned, stolen,
 	       waited);
 	EXPECT_EQ(0, figure_under(s->slow, "memory.events", "oom_kill"));
-	EXPECT_GT(waited, 0);
-	EXPECT_GT(stolen, 0);
+	EXPECT_GE(waited, 50);
+	/* Seen: 212 pages scanned for each one stolen; 48,000 and more where none waits. */
+	EXPECT_LT(scanned, 1000 * stolen);
 	/* The neighbour has reclaimed meanwhile, and never waited. */
-	EXPECT_GT(figure_under(s->clean, "memory.stat", "pgsteal"), 0);
+	EXPECT_GT(neighbours, 0);
 	EXPECT_EQ(0, sleeps(s, NULL, reader, NULL));
 }
 

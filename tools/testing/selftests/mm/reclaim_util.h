@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the tests of reclaim: short files of /proc, /sys and cgroups, and the clock. */
+/* Shared by the tests of reclaim: short files of /proc, /sys and cgroups, and tasks. */
 #ifndef RECLAIM_UTIL_H
 #define RECLAIM_UTIL_H
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#define MIB		(1024 * 1024UL)
 
 /* Seconds of a monotonic clock. */
 static inline double now(void)
@@ -22,6 +24,11 @@ static inline double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static inline void nap(int ms)
+{
+	usleep(ms * 1000);
 }
 
 /* Read the first line of a file; 0 or a negative errno. */
@@ -129,6 +136,21 @@ static inline long direct_reclaims(void)
 	return sum;
 }
 
+/* Whether MGLRU is in use; the lowest bit of the file is its main switch. */
+static inline bool mglru(void)
+{
+	char text[32];
+
+	return !read_text("/sys/kernel/mm/lru_gen/enabled", text, sizeof(text)) &&
+	       strtol(text, NULL, 16) & 1;
+}
+
+/* Loads that fill the machine are made for little memory: more is not filled in time. */
+static inline bool too_big(void)
+{
+	return sysconf(_SC_PHYS_PAGES) > (1L << 30) / sysconf(_SC_PAGESIZE);
+}
+
 /* Events that a trace instance, or the global trace, has dropped because its buffer was full. */
 static inline long events_lost(const char *tracefs)
 {
@@ -152,50 +174,36 @@ static inline const char *node_file(int nid, const char *name)
 	return path;
 }
 
-static inline const char *block_file(int block, const char *name)
+/* Fill the page cache from a file for ever; each of @nr readers begins at its own place. */
+static inline void read_for_ever(const char *path, int me, int nr)
 {
-	static char path[80];
+	int fd = open(path, O_RDONLY);
+	unsigned long steps, at;
 
-	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/%s", block, name);
-	return path;
+	if (fd < 0)
+		_exit(1);
+	steps = lseek(fd, 0, SEEK_END) / MIB;
+	for (at = steps / nr * me; ; at = (at + 1) % steps)
+		posix_fadvise(fd, at * MIB, MIB, POSIX_FADV_WILLNEED);
 }
 
-/* List the memory blocks of a node in sysfs, in one zone ("": in any); returns how many. */
-static inline int node_blocks(int nid, const char *zone, int *blocks, int max)
+/* A signal to those of the tasks that have been started. */
+static inline void signal_all(const pid_t *pids, int n, int sig)
 {
-	DIR *dir = opendir(node_file(nid, ""));
-	struct dirent *entry;
-	char zones[64];
-	int n = 0;
-
-	while (dir && (entry = readdir(dir)) && n < max) {
-		if (sscanf(entry->d_name, "memory%d", &blocks[n]) == 1 &&
-		    !read_text(block_file(blocks[n], "valid_zones"), zones, sizeof(zones)) &&
-		    !strncmp(zones, zone, strlen(zone)))
-			n++;
+	for (int i = 0; i < n; i++) {
+		if (pids[i] > 0)
+			kill(pids[i], sig);
 	}
-	if (dir)
-		closedir(dir);
-	return n;
 }
 
-static inline void no_action(int sig)
+static inline void kill_all(pid_t *pids, int n)
 {
-}
-
-/* Taking memory offline retries until it succeeds, or until a signal comes. */
-static inline int offline_within(int block, int seconds)
-{
-	const struct sigaction act = { .sa_handler = no_action };
-	struct itimerval left = { .it_interval.tv_sec = 1, .it_value.tv_sec = seconds };
-	struct itimerval off = { };
-	int ret;
-
-	sigaction(SIGALRM, &act, NULL);
-	setitimer(ITIMER_REAL, &left, NULL);
-	ret = write_text(block_file(block, "state"), "offline\n");
-	setitimer(ITIMER_REAL, &off, NULL);
-	return ret;
+	signal_all(pids, n, SIGKILL);
+	for (int i = 0; i < n; i++) {
+		if (pids[i] > 0)
+			waitpid(pids[i], NULL, 0);
+		pids[i] = 0;
+	}
 }
 
 #endif

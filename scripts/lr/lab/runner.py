@@ -242,7 +242,8 @@ def missing(layout: Layout, todo: Sequence[Job], digests: Mapping[str, str], opt
     """The samples that are still to be taken."""
     left = [job for job in todo if kept(layout, job, digests, options) is None]
     if len(left) < len(todo):
-        notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in {options.folder(layout)}")
+        where = options.folder(layout)
+        notice(f"{len(todo) - len(left)} of {len(todo)} samples are kept from an earlier run in {where}")
     return left
 
 

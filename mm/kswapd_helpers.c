@@ -42,12 +42,15 @@ static bool kswapd_helper_join(pg_data_t *pgdat, bool begin)
 /* Shrink for as long as this helper is wanted. Counted in at_work on entry, not on return. */
 static void kswapd_helper_work(pg_data_t *pgdat)
 {
+	unsigned long freed;
+
 	do {
-		/* Where nothing can be freed now, more threads do not help. */
-		if (!kswapd_helper_shrink(pgdat))
-			schedule_timeout_interruptible(msecs_to_jiffies(10));
+		freed = kswapd_helper_shrink(pgdat);
 		cond_resched();
 		atomic_dec(&pgdat->kswapd_helpers.at_work);
+		/* Threads that find nothing to free must not spin in parallel. */
+		if (!freed)
+			schedule_timeout_interruptible(msecs_to_jiffies(10));
 	} while (!kthread_should_stop() && !freezing(current) &&
 		 kswapd_helper_join(pgdat, false));
 }

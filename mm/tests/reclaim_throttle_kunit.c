@@ -17,9 +17,9 @@ struct throttle_case {
 	/* Who reclaims */
 	bool kswapd;
 	bool cgroup;
-	bool proactive;
 	bool local_throttle;
 	bool hibernation;
+	bool no_kill;		/* would follow */
 	bool remote;		/* charges another's cgroup */
 	unsigned int task;	/* further flags */
 	gfp_t gfp;		/* GFP_KERNEL unless set */
@@ -85,7 +85,7 @@ static const struct throttle_case throttle_cases[] = {
 	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "cgroup, most comes round but something was freed", .cgroup = true,
 	  .cycled = 31, .taken = 32, .reclaimed = 1, .throttled = NOBODY },
-	{ .name = "cgroup, memory.reclaim", .cgroup = true, .proactive = true,
+	{ .name = "cgroup, no OOM kill to avoid", .cgroup = true, .no_kill = true,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, must not enter a filesystem", .cgroup = true, .gfp = GFP_NOFS,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
@@ -133,7 +133,7 @@ static void throttle_test(struct kunit *test)
 		.nr.immediate = c->immediate,
 		.nr.taken = c->taken,
 		.hibernation_mode = c->hibernation,
-		.proactive = c->proactive,
+		.may_wait = c->cgroup && !c->no_kill,
 	};
 	unsigned long switches;
 	unsigned long start, waited;

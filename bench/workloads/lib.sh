@@ -70,11 +70,16 @@ trace_complete() {
 slow() {
 	[ "${LOCKSTEP:-0}" = 1 ] || return 0
 	echo "@window $1 ${2:-}"
-	$BIN/mark on
+	mark on
 }
 
 # At full speed again.
-fast() { [ "${LOCKSTEP:-0}" != 1 ] || $BIN/mark off; }
+fast() { [ "${LOCKSTEP:-0}" != 1 ] || mark off; }
+
+# Returns when it is done; starts no process.
+mark() {
+	echo "$1" >&"${MARK[1]}" && read -ru "${MARK[0]}"
+}
 
 # scanned: pages that anybody has scanned so far.
 scanned() { awk '/^pgscan_(kswapd|direct) / { sum += $2 } END { printf "%.0f\n", sum }' /proc/vmstat; }
@@ -110,6 +115,9 @@ settle() {
 
 if [ -e /sys/kernel/mm/lru_gen/enabled ]; then
 	if [ "${LRU_GEN:-1}" = 1 ]; then echo y; else echo n; fi >/sys/kernel/mm/lru_gen/enabled
+fi
+if [ "${LOCKSTEP:-0}" = 1 ]; then
+	coproc MARK { exec "$BIN/mark"; }
 fi
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
 for controller in cpuset cpu io memory pids; do

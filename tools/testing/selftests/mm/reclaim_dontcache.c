@@ -514,9 +514,9 @@ static void reclaim_by_pressure(struct scene *s)
 
 /*
  * sync, umount and mount again: what is not on the disk now is lost. The number
- * of inodes that go with the filesystem is the number that were cached. If
- * other inodes appear meanwhile, some tens of them, the number seems too small,
- * even below 0.
+ * of inodes that disappear with the filesystem is the number that were cached.
+ * If some tens of other inodes appear meanwhile, that number comes out too
+ * small, even negative.
  */
 static bool scene_remount(struct scene *s)
 {
@@ -649,8 +649,8 @@ static void let_flushers_write(struct scene *s)
 
 /*
  * Reclaim may free an inode that waited for its writeback like any other, but
- * not at once. The inode goes on the LRU when its last folio is gone, and the
- * shadow entry in the folio's place, too. Reclaim tolerates one node full of
+ * not at once. The inode goes on the LRU when its last folio and that folio's
+ * shadow entry are gone. Reclaim tolerates one node full of
  * shadows for every eight pages that the cgroup's statistics show. By
  * themselves the statistics lag by seconds, so the test reads them; even then
  * they may lag by 64 pages a CPU.

@@ -5,12 +5,13 @@
  * On an ext4 with many inodes, the test looks up every 512th inode. Each lookup
  * reads 32 blocks of an inode table and uses one. The task that does the
  * lookups is in its own memory cgroup, so /proc/kpagecgroup identifies its
- * pages. Those that /proc/kpageflags shows as page cache are the device's. What
- * was only read ahead must carry no mark, and what was used once must not be
- * active. A second scan must find its blocks in memory and activate them, as a
- * real second use does. Nothing maps or reads the pages in between, which would
- * be a use. The test also walks a tree whose files have all inodes of their
- * blocks: looking these up one after the other is one use of a block.
+ * pages. Those that /proc/kpageflags shows as page cache are ext4's metadata.
+ * Most of what was only read ahead must carry no mark, and what was used once
+ * must not be active. A second scan must find its blocks in memory and activate
+ * them, as a real second use does. The test does not map or read the pages in
+ * between, as that would be a use. The test also walks a tree that uses every
+ * inode of its blocks: looking these up one after the other is one use of a
+ * block.
  *
  * A page's flags show neither the generations of MGLRU nor how often MGLRU has
  * seen the page used. There the test checks the marks of the pages that were

@@ -417,10 +417,10 @@ FIXTURE_TEARDOWN_PARENT(slow_disk)
 /*
  * A third of memory is dirtied, then a task takes the rest, so kswapd finds
  * only pages under writeback. The pages are under writeback before kswapd
- * looks: dirty pages that no flusher has reached yet do not make kswapd wait,
- * but give up, within milliseconds. MGLRU has to see this as the classic LRU
- * does. On the classic LRU kswapd need not meet a whole pass of such pages with
- * this load, so there is nothing to demand.
+ * looks: dirty pages that no flusher has reached yet make kswapd give up within
+ * milliseconds instead of wait. MGLRU has to see this as the classic LRU does.
+ * On the classic LRU kswapd need not meet a whole pass of such pages with this
+ * load, so there is nothing to assert.
  */
 TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 {

@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 	if (dir)
 		keep_vmstat(vmstat[1], sizeof(vmstat[1]));
 	cpu = total_cpu(pids, nr) - cpu;
-	/* The last one that closes a device frees its whole page cache, which takes half a minute in lockstep. */
+	/* The last reader that closes a device frees its whole page cache, which takes some 20 s in lockstep. */
 	if (warm)
 		MARK(MARK_OFF);
 	if (dir) {

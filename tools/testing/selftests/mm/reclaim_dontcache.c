@@ -650,10 +650,10 @@ static void let_flushers_write(struct scene *s)
 /*
  * Reclaim may free an inode that waited for its writeback like any other, but
  * not at once. The inode goes on the LRU when its last folio and that folio's
- * shadow entry are gone. Reclaim tolerates one node full of
- * shadows for every eight pages that the cgroup's statistics show. By
- * themselves the statistics lag by seconds, so the test reads them; even then
- * they may lag by 64 pages a CPU.
+ * shadow entry are gone. Reclaim tolerates one node full of shadows for every
+ * eight pages that the cgroup's statistics show. The statistics lag by seconds
+ * until somebody reads them, so the test does; even then they may lag by 64
+ * pages a CPU.
  */
 TEST_F_TIMEOUT(dontcache, freed_when_clean, 240)
 {

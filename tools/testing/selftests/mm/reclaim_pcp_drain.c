@@ -411,7 +411,7 @@ static void squeeze(int nid)
 /*
  * A node's memory is all taken, and none of it can be reclaimed. Part of what
  * is left is on the lists of idle CPUs. A task on another CPU asks for more
- * than is free, but for less than what is free and on the lists.
+ * than is free, but for less than is free and on the lists together.
  */
 TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 {

@@ -104,12 +104,15 @@ def test_trailers_maintainers_ablations(sound: Toy) -> None:
     )
     (sound.root / "series/second/ablations").mkdir()
     sound.write("series/second/ablations/ten.patch", (sound.root / "series/first/ablations/ten.patch").read_text())
+    (sound.root / "soak/bugs").mkdir(parents=True)
+    sound.write("soak/bugs/old.patch", (sound.root / "series/first/ablations/bad.patch").read_text())
     found = run(sound)
     assert "ten.patch: the name of two ablations" in found["ablations"].message
     assert found["no-trailers"].message == "carry trailers, which mbox adds from TRAILERS=: series/second/lib-new.patch"
     assert "no F: line of MAINTAINERS covers lib/new.c" in found["maintainers"].message
     assert "bad.patch: the first line must be `Ablation: MECHANISM`" in found["ablations"].message
     assert "bad.patch does not apply: error: patch failed: mm/vmscan.c:9" in found["ablations"].message
+    assert "old.patch does not apply: error: patch failed: mm/vmscan.c:9" in found["ablations"].message
 
 
 def test_checkpatch_is_asked_about_each_commit(sound: Toy) -> None:

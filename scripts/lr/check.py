@@ -232,11 +232,12 @@ def _ablations(ctx: Context) -> str:
     try:
         ctx.git.run("read-tree", ctx.commits[-1] if ctx.commits else "base", env=index)
         for path in found:
-            text = path.read_bytes()
             try:
-                ablate.parse(path, text.decode(errors="replace"))
+                ablate.parse(path, path.read_text(errors="replace"))
             except Fail as exc:
                 wrong.append(str(exc))
+        for path in (*found, *ctx.layout.bugs):
+            text = path.read_bytes()
             done = ctx.git.run("apply", "--cached", "--check", "-p1", "-", text_in=text, env=index, check=False)
             if done.returncode != 0:
                 wrong.append(f"{path.name} does not apply: {done.stderr.decode(errors='replace').splitlines()[0]}")
@@ -244,7 +245,7 @@ def _ablations(ctx: Context) -> str:
         Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
     if wrong:
         raise Fail(_some(wrong))
-    return f"{len(found)} apply"
+    return f"{len(found)} apply, and {len(ctx.layout.bugs)} bugs for soak"
 
 
 def _backports(ctx: Context) -> str:

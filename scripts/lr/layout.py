@@ -41,6 +41,11 @@ class Layout:
         """The patches that each undo one mechanism, of all sections, by name."""
         return sorted(self.series.glob("*/ablations/*.patch"), key=lambda path: path.name)
 
+    @property
+    def bugs(self) -> list[Path]:
+        """The patches that each put a bug into the series, which soak must find, by name."""
+        return sorted((self.root / "soak" / "bugs").glob("*.patch"))
+
     def told(self, path: Path) -> str:
         """A path of the checkout as messages name it."""
         return str(path.relative_to(self.root))

@@ -252,7 +252,7 @@ def report(layout: Layout, kept: Sequence[Kept]) -> int:
 
 def bugs(layout: Layout, only: str, seconds: int, seed: int) -> int:
     """Put each bug of soak/bugs/ into the series; the storm must find it."""
-    paths = [path for path in sorted((layout.root / "soak" / "bugs").glob("*.patch")) if only in ("1", path.stem)]
+    paths = [path for path in layout.bugs if only in ("1", path.stem)]
     if not paths:
         raise Fail(f"BUGS={only}: no such file in soak/bugs/; 1 means all")
     missed = 0

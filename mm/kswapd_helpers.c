@@ -3,10 +3,10 @@
  * Threads that help a node's kswapd when one CPU is not enough.
  *
  * kswapd does not change: it alone handles requests and boosts, counts failures
- * and decides that the node is balanced. Helpers reclaim beside
- * kswapd, for order 0 only. They begin when free pages are below the low
- * watermark although kswapd is awake. The farther free pages are below the high
- * watermark, the more helpers work. Only a task that stops a helper waits for it.
+ * and decides that the node is balanced. Helpers only reclaim, for order 0. They
+ * begin when free pages are below the low watermark although kswapd is awake. The
+ * farther free pages are below the high watermark, the more helpers work. Only a
+ * task that stops a helper waits for it.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is taken
  * inside the memory hotplug lock.
@@ -16,6 +16,8 @@
 #include <linux/freezer.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/nodemask.h>
 #include <linux/sysctl.h>
 #include <linux/vmstat.h>
 #include <linux/wait.h>
@@ -27,49 +29,30 @@ static DEFINE_MUTEX(kswapd_threads_mutex);
 static nodemask_t kswapd_helpers_nodes;
 static int kswapd_threads = 1;
 
-/* Count this helper as working, if one more is wanted. */
-static bool kswapd_helper_join(pg_data_t *pgdat, bool begin)
-{
-	atomic_t *at_work = &pgdat->kswapd_helpers.at_work;
-
-	/* Count first, so that helpers that join at the same time see each other. */
-	if (kswapd_helper_wanted(pgdat, atomic_fetch_inc(at_work), begin))
-		return true;
-	atomic_dec(at_work);
-	return false;
-}
-
-/* Shrink for as long as this helper is wanted. Counted in at_work on entry, not on return. */
-static void kswapd_helper_work(pg_data_t *pgdat)
-{
-	unsigned long freed;
-
-	do {
-		freed = kswapd_helper_shrink(pgdat);
-		cond_resched();
-		atomic_dec(&pgdat->kswapd_helpers.at_work);
-		/* Threads that find nothing to free must not spin in parallel. */
-		if (!freed)
-			schedule_timeout_interruptible(msecs_to_jiffies(10));
-	} while (!kthread_should_stop() && !freezing(current) &&
-		 kswapd_helper_join(pgdat, false));
-}
-
 static int kswapd_helper(void *data)
 {
 	pg_data_t *pgdat = data;
+	struct kswapd_helpers *helpers = &pgdat->kswapd_helpers;
 
 	/* Like kswapd: may dip into the reserves, and must not enter direct reclaim. */
 	current->flags |= PF_MEMALLOC | PF_KSWAPD;
 	set_freezable();
 
 	while (!kthread_freezable_should_stop(NULL)) {
-		bool joined = false;
+		unsigned long freed = 1;
 
-		wait_event_freezable_exclusive(pgdat->kswapd_helpers.wait, kthread_should_stop() ||
-					       (joined = kswapd_helper_join(pgdat, true)));
-		if (joined)
-			kswapd_helper_work(pgdat);
+		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
+					       kswapd_helper_wanted(pgdat, true));
+		while (freed && !kthread_should_stop() && !freezing(current) &&
+		       kswapd_helper_wanted(pgdat, false)) {
+			atomic_inc(&helpers->at_work);
+			freed = kswapd_helper_shrink(pgdat);
+			atomic_dec(&helpers->at_work);
+			cond_resched();
+		}
+		/* What such a pass cannot free is kswapd's work. Do not spin meanwhile. */
+		if (!freed)
+			schedule_timeout_interruptible(HZ / 10);
 	}
 
 	current->flags &= ~(PF_MEMALLOC | PF_KSWAPD);
@@ -80,8 +63,8 @@ static int kswapd_helper(void *data)
  * kswapd_helpers_wake - wake one more helper if kswapd cannot keep up
  * @pgdat: the node, whose kswapd is awake
  *
- * Called for each allocation that finds free memory below the low watermark while
- * kswapd is awake: the more there is to do, the more helpers begin.
+ * Called by wakeup_kswapd(): the more often allocations ask for kswapd while it is
+ * awake, the more helpers begin.
  *
  * Context: any that may wake kswapd.
  */
@@ -93,26 +76,10 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 	 * No order is needed between the free pages and the sleeper: a helper
 	 * missed here is woken by the next allocation, and kswapd is at work.
 	 */
-	if (!waitqueue_active(&helpers->wait) ||
-	    !kswapd_helper_wanted(pgdat, atomic_read(&helpers->at_work), true))
+	if (!waitqueue_active(&helpers->wait) || !kswapd_helper_wanted(pgdat, true))
 		return;
 	count_vm_event(KSWAPD_HELPER_WAKE);
 	wake_up(&helpers->wait);
-}
-
-/**
- * kswapd_helpers_lead - tell helpers what kswapd is about to do
- * @pgdat: the node of this kswapd
- * @priority: scan a lruvec's size >> priority
- * @highest_zoneidx: the highest zone that has to be balanced
- *
- * Context: kswapd only, before each of its rounds, and with DEF_PRIORITY at the
- * end of a pass, for helpers that are woken before kswapd's next round.
- */
-void kswapd_helpers_lead(pg_data_t *pgdat, int priority, int highest_zoneidx)
-{
-	WRITE_ONCE(pgdat->kswapd_helpers.priority, priority);
-	WRITE_ONCE(pgdat->kswapd_helpers.highest_zoneidx, highest_zoneidx);
 }
 
 /* KUnit replaces this with a function that fails. */
@@ -140,7 +107,7 @@ static int kswapd_helpers_grow(pg_data_t *pgdat, unsigned int nr)
 	return 0;
 }
 
-/* Stop helpers from nr on. Each ends after its round. Under kswapd_threads_mutex. */
+/* Stop helpers from nr on, one by one, each after its pass. Under kswapd_threads_mutex. */
 static void kswapd_helpers_trim(pg_data_t *pgdat, unsigned int nr)
 {
 	struct kswapd_helpers *helpers = &pgdat->kswapd_helpers;
@@ -148,7 +115,6 @@ static void kswapd_helpers_trim(pg_data_t *pgdat, unsigned int nr)
 
 	if (nr >= was)
 		return;
-	/* First tell all of them, so that their rounds end at the same time. */
 	WRITE_ONCE(helpers->nr, nr);
 	for (unsigned int i = nr; i < was; i++)
 		kthread_stop(helpers->thread[i]);
@@ -179,7 +145,7 @@ void kswapd_helpers_start(pg_data_t *pgdat)
  * @pgdat: the node
  *
  * Context: memory hot-remove, while kswapd still runs. Sleeps until each helper
- * has ended its round, as kswapd_stop() does for kswapd.
+ * has ended its pass, as kswapd_stop() does for kswapd.
  */
 void kswapd_helpers_stop(pg_data_t *pgdat)
 {
@@ -189,9 +155,9 @@ void kswapd_helpers_stop(pg_data_t *pgdat)
 }
 
 /*
- * Set vm.kswapd_threads; the value is in range. If a helper cannot be created,
- * those that were created for this setting are stopped, and the old setting
- * stays. A lower setting creates none, so that lowering does not fail.
+ * Set vm.kswapd_threads; the value is in range. If a helper cannot be created, the
+ * old setting stays, and those beyond the old setting are stopped. A lower setting
+ * creates none, so that lowering does not fail.
  */
 VISIBLE_IF_KUNIT int kswapd_threads_set(int threads)
 {

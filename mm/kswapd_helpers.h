@@ -7,22 +7,19 @@
 #define MM_KSWAPD_HELPERS_H
 
 #include <linux/mmzone.h>
-#include <linux/swap.h>
 
 #ifdef CONFIG_KSWAPD_HELPERS
 
-void kswapd_helpers_lead(pg_data_t *pgdat, int priority, int highest_zoneidx);
 void kswapd_helpers_wake(pg_data_t *pgdat);
 void kswapd_helpers_start(pg_data_t *pgdat);
 void kswapd_helpers_stop(pg_data_t *pgdat);
 
 /* In vmscan.c */
-bool kswapd_helper_wanted(pg_data_t *pgdat, unsigned int others, bool begin);
+bool kswapd_helper_wanted(pg_data_t *pgdat, bool asleep);
 unsigned long kswapd_helper_shrink(pg_data_t *pgdat);
 
 #else
 
-static inline void kswapd_helpers_lead(pg_data_t *pgdat, int priority, int highest_zoneidx) {}
 static inline void kswapd_helpers_wake(pg_data_t *pgdat) {}
 static inline void kswapd_helpers_start(pg_data_t *pgdat) {}
 static inline void kswapd_helpers_stop(pg_data_t *pgdat) {}

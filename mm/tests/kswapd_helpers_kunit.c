@@ -19,7 +19,6 @@ static pg_data_t *node_with(struct kunit *test, long free)
 	zone = &pgdat->node_zones[ZONE_NORMAL];
 	pgdat->nr_zones = ZONE_NORMAL + 1;
 	pgdat->kswapd_helpers.nr = 4;
-	pgdat->kswapd_helpers.highest_zoneidx = ZONE_NORMAL;
 	zone->_watermark[WMARK_MIN] = 500;
 	zone->_watermark[WMARK_LOW] = 750;
 	zone->_watermark[WMARK_HIGH] = 1000;
@@ -31,11 +30,11 @@ static pg_data_t *node_with(struct kunit *test, long free)
 /* How many of four helpers the node keeps working. */
 static unsigned int nr_wanted(pg_data_t *pgdat)
 {
-	unsigned int others = 0;
+	atomic_t *at_work = &pgdat->kswapd_helpers.at_work;
 
-	while (kswapd_helper_wanted(pgdat, others, false))
-		others++;
-	return others;
+	for (atomic_set(at_work, 0); kswapd_helper_wanted(pgdat, false); atomic_inc(at_work))
+		;
+	return atomic_xchg(at_work, 0);
 }
 
 /*
@@ -59,7 +58,7 @@ static void the_watermarks_decide(struct kunit *test)
 
 		KUNIT_EXPECT_EQ_MSG(test, nr_wanted(pgdat), cases[i].wanted,
 				    "%ld pages free", cases[i].free);
-		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, 0, true),
+		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, true),
 				    cases[i].begin, "%ld pages free", cases[i].free);
 		atomic_set(&pgdat->kswapd_failures, MAX_RECLAIM_RETRIES);
 		KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 0);
@@ -72,7 +71,7 @@ static void none_while_reclaim_waits_for_writeback(struct kunit *test)
 	pg_data_t *pgdat = node_with(test, 0);
 
 	atomic_set(&pgdat->nr_writeback_throttled, 1);
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0, true));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, true));
 	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 0);
 }
 
@@ -82,45 +81,47 @@ static void a_boost_does_not_count(struct kunit *test)
 	pg_data_t *pgdat = node_with(test, 751);
 
 	pgdat->node_zones[ZONE_NORMAL].watermark_boost = 512;
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0, true));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, true));
 	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 2);
 }
 
-/* A node without memory below the zone asked for needs no helper. */
-static void no_zone_needs_no_helper(struct kunit *test)
+/* A node without memory needs no helper. */
+static void no_memory_needs_no_helper(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 100);
 
-	pgdat->kswapd_helpers.highest_zoneidx = ZONE_NORMAL - 1;
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0, true));
+	atomic_long_set(&pgdat->node_zones[ZONE_NORMAL].managed_pages, 0);
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, true));
 }
 
 #ifdef CONFIG_LRU_GEN
-/* kswapd uses the node's walk; a helper keeps its own. */
-static void a_helper_keeps_its_own_walk(struct kunit *test)
+/* kswapd uses the node's walk. A helper has PF_KSWAPD, too, but gets a walk of its own. */
+static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
 {
-	struct lru_gen_mm_walk *own = kunit_kzalloc(test, sizeof(*own), GFP_KERNEL);
 	struct reclaim_state state = {}, *saved = current->reclaim_state;
 	unsigned int pflags = current->flags & PF_KSWAPD;
-	struct lru_gen_mm_walk *leader, *helper;
+	struct lru_gen_mm_walk *kswapd, *helper, *own;
 	/* Not a real node, whose kswapd may be using the walk. */
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 
-	KUNIT_ASSERT_NOT_NULL(test, own);
 	KUNIT_ASSERT_NOT_NULL(test, pgdat);
 	/* No assertion until the old state is restored. */
 	current->reclaim_state = &state;
 	current->flags |= PF_KSWAPD;
-	leader = set_mm_walk(pgdat, false);
-	clear_mm_walk();
-	state.mm_walk = own;
 	helper = set_mm_walk(pgdat, false);
-	clear_mm_walk();
+	/* As try_to_inc_max_seq() does. */
+	own = set_mm_walk(NULL, true);
+	clear_mm_walk(pgdat);
+	pgdat->kswapd = current;
+	kswapd = set_mm_walk(pgdat, false);
+	clear_mm_walk(pgdat);
 	current->flags = (current->flags & ~PF_KSWAPD) | pflags;
 	current->reclaim_state = saved;
 
-	KUNIT_EXPECT_PTR_EQ(test, leader, &pgdat->mm_walk);
-	KUNIT_EXPECT_PTR_EQ(test, helper, own);
+	KUNIT_EXPECT_NULL(test, helper);
+	KUNIT_EXPECT_NOT_NULL(test, own);
+	KUNIT_EXPECT_PTR_NE(test, own, &pgdat->mm_walk);
+	KUNIT_EXPECT_PTR_EQ(test, kswapd, &pgdat->mm_walk);
 	KUNIT_EXPECT_NULL(test, state.mm_walk);
 }
 #endif
@@ -181,10 +182,10 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
 	KUNIT_CASE(none_while_reclaim_waits_for_writeback),
 	KUNIT_CASE(a_boost_does_not_count),
-	KUNIT_CASE(no_zone_needs_no_helper),
+	KUNIT_CASE(no_memory_needs_no_helper),
 	KUNIT_CASE(a_failed_start_changes_nothing),
 #ifdef CONFIG_LRU_GEN
-	KUNIT_CASE(a_helper_keeps_its_own_walk),
+	KUNIT_CASE(a_helper_does_not_use_its_nodes_walk),
 #endif
 	{}
 };

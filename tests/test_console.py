@@ -39,7 +39,7 @@ def test_races_of_others_are_left_out_and_hide_nothing() -> None:
     others = race.format("lru_add", "folio_batch_move_lru")
     assert len(console.scan(others)) == 1
     assert console.scan(others, allowed) == []
-    for ours in (("kswapd", "kswapd_helper_pass"), ("kswapd_threads_apply", "kswapd")):
+    for ours in (("kswapd", "kswapd_helper_shrink"), ("kswapd_threads_apply", "kswapd")):
         assert len(console.scan(race.format(*ours) + others, allowed)) == 1
     # Its two stacks belong to a report, up to its last line.
     long = race.format("a", "remove_folios") + "[ 1.0]  frame\n" * 20 + "[ 1.0] " + "=" * 66 + "\n[ 1.0] after\n"

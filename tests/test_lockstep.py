@@ -161,9 +161,9 @@ def test_a_measurement_without_rounds_is_none() -> None:
 def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:
     found = lockstep.Lockstep(qemu.Emulator(Path("q"), (Path("/data"),), "v"), Path("/p.so"), "d")
     words = found.options(50, Path("/map"), Path("/out"))
-    assert words[:2] == ("-L", "/data") and words[3].endswith("quantum=5000,ns=50000")
+    assert words[:4] == ("-L", "/data", "-nodefaults", "-plugin") and words[4].endswith("quantum=5000,ns=50000")
     # The guest's clock keeps its ratio to what its CPUs do.
-    assert replace(found, quantum=2000).options(50, Path("/map"), Path("/out"))[3].endswith("quantum=2000,ns=20000")
+    assert replace(found, quantum=2000).options(50, Path("/map"), Path("/out"))[4].endswith("quantum=2000,ns=20000")
     assert found.environment == (("QEMU_MODULE_DIR", "/data"), ("LD_PRELOAD", "/p.so"))
     with pytest.raises(Fail, match="no comma"):
         found.options(50, Path("/a,b"), Path("/out"))

@@ -37,8 +37,11 @@ class Emulator:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What QEMU has to be told to find its data."""
-        return tuple(word for folder in self.data for word in ("-L", str(folder)))
+        """What QEMU has to be told to find its data, and to have nothing that it was not told of.
+
+        By itself QEMU 10 adds an empty CD drive, and Debian 12's SeaBIOS waits 32 seconds for a medium in it.
+        """
+        return (*(word for folder in self.data for word in ("-L", str(folder))), "-nodefaults")
 
 
 @dataclass(frozen=True)

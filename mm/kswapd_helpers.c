@@ -107,7 +107,7 @@ static int kswapd_helpers_grow(pg_data_t *pgdat, unsigned int nr)
 	return 0;
 }
 
-/* Stop helpers from nr on, one by one, each after its pass. Under kswapd_threads_mutex. */
+/* Keep nr helpers. Stop the others one by one, each after its pass. Under kswapd_threads_mutex. */
 static void kswapd_helpers_trim(pg_data_t *pgdat, unsigned int nr)
 {
 	struct kswapd_helpers *helpers = &pgdat->kswapd_helpers;
@@ -181,7 +181,10 @@ VISIBLE_IF_KUNIT int kswapd_threads_set(int threads)
 static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
 {
-	/* 0, which is out of range, if the write is ignored because of its offset. */
+	/*
+	 * A write at an offset other than 0 may be ignored, with success. threads
+	 * then stays 0, which no valid write can set.
+	 */
 	int threads = write ? 0 : READ_ONCE(kswapd_threads);
 	const struct ctl_table copy = {
 		.procname = table->procname,

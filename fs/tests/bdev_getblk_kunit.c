@@ -198,7 +198,6 @@ static void a_miss_marks_once(struct kunit *test)
 
 		KUNIT_EXPECT_EQ(test, marks_after_use(test, last, c->gfp), 1);
 		KUNIT_EXPECT_EQ(test, marks_after_use(test, last, c->gfp), 2);
-		invalidate_bh_lrus();
 		KUNIT_EXPECT_EQ(test, marks_after_use(test, block, c->gfp), 3);
 	}
 }

@@ -226,11 +226,13 @@ static void prune_inodes(struct super_block *sb)
 static void kept_inode_is_freed_test(struct kunit *test)
 {
 	struct vfsmount *mnt = test->priv;
-	struct inode *inode = new_test_inode(test);
-	struct xarray *xa = &inode->i_data.i_pages;
+	struct inode *inode;
+	struct xarray *xa;
 
 	if (IS_ENABLED(CONFIG_HIGHMEM))
 		kunit_skip(test, "page cache does not keep inodes off the LRU");
+	inode = new_test_inode(test);
+	xa = &inode->i_data.i_pages;
 	/*
 	 * Stands in for a folio; at index 1, because an entry at 0 may go with
 	 * its inode.

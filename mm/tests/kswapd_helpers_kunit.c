@@ -183,10 +183,10 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(none_while_reclaim_waits_for_writeback),
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(no_memory_needs_no_helper),
-	KUNIT_CASE(a_failed_start_changes_nothing),
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_does_not_use_its_nodes_walk),
 #endif
+	KUNIT_CASE(a_failed_start_changes_nothing),
 	{}
 };
 

@@ -56,6 +56,3 @@ static struct kunit_suite zone_pagesets_suite = {
 };
 
 kunit_test_init_section_suite(zone_pagesets_suite);
-
-MODULE_DESCRIPTION("KUnit test for the per-cpu page lists of zones without memory");
-MODULE_LICENSE("GPL");

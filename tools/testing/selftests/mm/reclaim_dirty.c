@@ -25,7 +25,7 @@
 /* RECLAIM_WB_ANON and RECLAIM_WB_FILE, unchanged since the event has flags. */
 #define ANON_ONLY	"reclaim_flags & 1"
 #define FILE_ONLY	"reclaim_flags & 2"
-#define PAGE		4096L
+#define PAGE		((long)getpagesize())
 
 #ifndef __NR_cachestat
 #define __NR_cachestat	451
@@ -37,6 +37,7 @@ FIXTURE(dirty) {
 	char anon[96], file[96];	/* trace instances */
 	int zram;
 	bool swap;
+	bool limited;			/* the disk, by io.max */
 };
 
 FIXTURE_VARIANT(dirty) {
@@ -64,6 +65,11 @@ FIXTURE_TEARDOWN(dirty)
 
 	trace_close(self->anon);
 	trace_close(self->file);
+	/* Data that still waits for a slow disk would keep umount waiting. */
+	if (self->limited) {
+		snprintf(text, sizeof(text), "%s wbps=max", self->disk->bdi);
+		cgroup_write(&self->s, 0, "io.max", text);
+	}
 	snprintf(text, sizeof(text), "/dev/zram%d", self->zram);
 	if (self->swap)
 		swapoff(text);
@@ -268,6 +274,7 @@ TEST_F_TIMEOUT(dirty, a_written_folio_is_freed_first, 60)
 	snprintf(text, sizeof(text), "%s wbps=131072", disk->bdi);
 	if (cgroup_write(s, 0, "io.max", text))
 		SKIP(return, "no io.max: nothing stays under writeback");
+	self->limited = true;
 	pid = fork_into(s, 0);
 	if (!pid)
 		_exit(dirty_then_read(dirty, clean));

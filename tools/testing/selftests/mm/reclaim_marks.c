@@ -110,6 +110,8 @@ FIXTURE_SETUP(marks)
 	memset(s, 0, sizeof(*s));
 	if (geteuid())
 		SKIP(return, "needs root");
+	if (sysconf(_SC_PAGESIZE) != 4096)
+		SKIP(return, "its sizes are made for pages of 4096 bytes");
 	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
 		SKIP(return, "no /proc/kpagecgroup: it needs PROC_PAGE_MONITOR and MEMCG");
 	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) ||

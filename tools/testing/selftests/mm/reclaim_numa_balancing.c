@@ -28,6 +28,7 @@
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
 #define MAX_NODES	16
+#define NODES		((1UL << MAX_NODES) - 1)
 #define MAX_TASKS	(MAX_NODES / 2)
 
 #define TRACING		"/sys/kernel/tracing"
@@ -167,17 +168,17 @@ static char *new_map(size_t size, int advice, int nid)
 #define WAKEUP		"mm_vmscan_wakeup_kswapd: "
 #define RECLAIM		"mm_vmscan_direct_reclaim_begin: "
 
-/* How often tasks that move a misplaced folio are in the trace; -1 if that is unknown. */
-static long traced(const char *event)
+/* How often tasks that move a misplaced folio are in the trace of one CPU. */
+static long traced_on(int cpu, const char *event)
 {
-	FILE *f = fopen(TRACE "/trace", "r");
+	char line[512], path[96];
 	bool candidate = false;
-	char line[512];
 	long found = 0;
+	FILE *f;
 
-	if (!f)
-		return -1;
-	while (fgets(line, sizeof(line), f)) {
+	snprintf(path, sizeof(path), TRACE "/per_cpu/cpu%d/trace", cpu);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
 		if (!strncmp(line, " => ", 4)) {
 			if (candidate && strstr(line, "migrate_misplaced_folio")) {
 				found++;
@@ -188,8 +189,25 @@ static long traced(const char *event)
 		if (!strstr(line, "<stack trace>"))
 			candidate = strstr(line, event);
 	}
-	fclose(f);
-	return events_lost(TRACE) ? -1 : found;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/*
+ * The same of all CPUs; -1 if that is unknown. CPU by CPU, because in the whole
+ * trace a stack may follow another CPU's event.
+ */
+static long traced(const char *event)
+{
+	int cpus = sysconf(_SC_NPROCESSORS_CONF);
+	long found = 0;
+
+	if (access(TRACE "/per_cpu", F_OK) || events_lost(TRACE))
+		return -1;
+	for (int cpu = 0; cpu < cpus; cpu++)
+		found += traced_on(cpu, event);
+	return found;
 }
 
 static int trace_start(void)
@@ -293,8 +311,8 @@ FIXTURE_SETUP(numa)
 		SKIP(return, "the kernel is built without NUMA balancing");
 	if (sysconf(_SC_PAGESIZE) != PAGE)
 		SKIP(return, "its sizes are made for pages of %lu bytes", PAGE);
-	self->cpu = read_list("/sys/devices/system/node/has_cpu");
-	self->memory = read_list("/sys/devices/system/node/has_memory");
+	self->cpu = read_list("/sys/devices/system/node/has_cpu") & NODES;
+	self->memory = read_list("/sys/devices/system/node/has_memory") & NODES;
 	if (__builtin_popcountl(self->memory) < 2)
 		SKIP(return, "needs two nodes with memory");
 	for (int nid = 0; nid < MAX_NODES; nid++) {
@@ -316,9 +334,14 @@ FIXTURE_SETUP(numa)
 		if (knobs[i].value)
 			write_text(knobs[i].path, knobs[i].value);
 	}
-	self->memcg = !mkdir(CGROUP, 0700) && memcg_event("numa_hint_faults") >= 0;
-	if (!self->memcg)
+	self->memcg = !write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+	if (self->memcg) {
+		rmdir(CGROUP);
+		ASSERT_EQ(0, mkdir(CGROUP, 0700));
+		ASSERT_GE(memcg_event("numa_hint_faults"), 0);
+	} else {
 		ksft_print_msg("no memory cgroup: its counters are not tested\n");
+	}
 	self->swap = swap_on_zram();
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->shared);
@@ -415,28 +438,22 @@ static void read_figures(struct figures *f, bool memcg)
 	f->fail = vm_event("pgmigrate_fail");
 }
 
-/*
- * Wait for @wanted refusals, or hinting faults where the kernel does not count
- * refusals, for at most @seconds. Returns the figures.
- */
+/* Wait for @wanted refusals, for at most @seconds. Returns the figures. */
 static struct figures watch(struct shared *shared, bool memcg, long wanted, double seconds)
 {
 	struct figures a, b;
 	double until = now() + seconds;
-	long seen;
 
 	read_figures(&a, memcg);
 	atomic_store(&shared->go, 1);
 	do {
 		nap(200);
 		read_figures(&b, memcg);
-		seen = a.full < 0 ? b.faults - a.faults :
-		       b.full - a.full + b.fragmented - a.fragmented;
-	} while (seen < wanted && now() < until);
+	} while (b.full - a.full + b.fragmented - a.fragmented < wanted && now() < until);
 	atomic_store(&shared->stop, 1);
 	b.faults -= a.faults;
-	b.full = a.full < 0 ? -1 : b.full - a.full;
-	b.fragmented = a.fragmented < 0 ? -1 : b.fragmented - a.fragmented;
+	b.full -= a.full;
+	b.fragmented -= a.fragmented;
 	b.migrated -= a.migrated;
 	b.fail -= a.fail;
 	ksft_print_msg("%ld hinting faults: target full %ld, fragmented %ld\n",
@@ -481,13 +498,15 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 	if (variant->tiering) {
 		/* A refused promotion wakes kswapd, which may then make room for all. */
 		EXPECT_GT(f.full + f.migrated, 0);
+		EXPECT_LE(traced(WAKEUP), vm_event("numa_target_full") - self->shared->full);
 	} else {
 		EXPECT_GT(f.full, 0);
 		EXPECT_EQ(0, traced(WAKEUP));
 	}
 	if (self->memcg) {
-		if (f.full)
-			EXPECT_GT(memcg_event("numa_target_full"), 0);
+		if (f.full + f.fragmented)
+			EXPECT_GT(memcg_event("numa_target_full") +
+				  memcg_event("numa_target_fragmented"), 0);
 		EXPECT_LE(memcg_event("numa_target_full") + memcg_event("numa_target_fragmented"),
 			  memcg_event("numa_hint_faults"));
 	}

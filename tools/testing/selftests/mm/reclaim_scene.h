@@ -57,6 +57,8 @@ struct scene {
 	char why[256];		/* why it cannot run */
 };
 
+static inline void scene_teardown(struct scene *s);
+
 static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt, ...)
 {
 	va_list ap;
@@ -64,6 +66,8 @@ static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt,
 	va_start(ap, fmt);
 	vsnprintf(s->why, sizeof(s->why), fmt, ap);
 	va_end(ap);
+	/* No teardown follows a setup that ends with SKIP(). */
+	scene_teardown(s);
 	return false;
 }
 

@@ -400,11 +400,13 @@ FIXTURE(slow_disk) {
 
 FIXTURE_SETUP(slow_disk)
 {
-	bool ready = setup_scene(&self->scene);
-
+	if (setup_scene(&self->scene))
+		return;
+	/* No teardown follows a setup that ends here. */
+	end_scene(&self->scene);
 	if (self->scene.cannot)
 		SKIP(return, "%s", self->scene.cannot);
-	ASSERT_TRUE(ready) {
+	ASSERT_TRUE(false) {
 		TH_LOG("%s", self->scene.why);
 	}
 }

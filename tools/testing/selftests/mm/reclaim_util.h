@@ -89,15 +89,15 @@ static inline int shell(const char *fmt, ...)
 	return system(cmd);
 }
 
-/* The figure @name in a file of "name figure" lines, or -1 without it. */
+/* The figure @name in a file whose lines begin with "name figure", or -1 without it. */
 static inline long read_figure(const char *path, const char *name)
 {
 	FILE *f = fopen(path, "r");
+	char key[64], line[256];
 	long value = -1, v;
-	char key[64];
 
-	while (f && fscanf(f, "%63s %ld", key, &v) == 2) {
-		if (!strcmp(key, name))
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%63s %ld", key, &v) == 2 && !strcmp(key, name))
 			value = v;
 	}
 	if (f)

@@ -65,16 +65,6 @@ static void the_watermarks_decide(struct kunit *test)
 	}
 }
 
-/* While reclaim waits for the disk, helpers would take the few pages that are in use. */
-static void none_while_reclaim_waits_for_writeback(struct kunit *test)
-{
-	pg_data_t *pgdat = node_with(test, 0);
-
-	atomic_set(&pgdat->nr_writeback_throttled, 1);
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, true));
-	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 0);
-}
-
 /* A boost is kswapd's own: no helper begins or goes on because of a boost. */
 static void a_boost_does_not_count(struct kunit *test)
 {
@@ -180,7 +170,6 @@ static void a_failed_start_changes_nothing(struct kunit *test)
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
-	KUNIT_CASE(none_while_reclaim_waits_for_writeback),
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(no_memory_needs_no_helper),
 #ifdef CONFIG_LRU_GEN

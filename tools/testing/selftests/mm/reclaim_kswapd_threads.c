@@ -340,8 +340,8 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 		ksft_print_msg("%d threads: %.0f direct reclaims, %.1f for each GiB read\n",
 			       threads[i], stalls[i], stalls[i] * 1024 / mib[i]);
 	}
-	if (stalls[0] <= 20)
-		SKIP(return, "one thread bears this load: there is nothing to compare");
+	ASSERT_GT(stalls[0], 20)
+		TH_LOG("one thread bears this load: there is nothing to compare");
 	EXPECT_LT(stalls[1] / mib[1], stalls[0] / mib[0] / 4);
 }
 

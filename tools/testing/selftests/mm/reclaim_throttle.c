@@ -68,18 +68,20 @@ static bool setup_disk(struct scene *s)
 
 	s->loop = !disk;
 	snprintf(s->dir, sizeof(s->dir), "%s/reclaim_throttle.%d", tmp ? tmp : "/tmp", getpid());
-	if (mkdir(s->dir, 0700))
+	if (mkdir(s->dir, 0700)) {
+		s->dir[0] = '\0';
 		return fail(s, "scratch directory");
+	}
 	if (disk) {
 		snprintf(s->disk, sizeof(s->disk), "%s", disk);
 	} else {
-		char name[32];
+		char name[32], command[sizeof(s->disk)];
 		FILE *f;
 
 		if (shell("truncate -s 512M %s/disk", s->dir))
 			return fail(s, "scratch file");
-		snprintf(s->disk, sizeof(s->disk), "losetup -f --show %s/disk", s->dir);
-		f = popen(s->disk, "r");
+		snprintf(command, sizeof(command), "losetup -f --show %s/disk", s->dir);
+		f = popen(command, "r");
 		if (!f || fscanf(f, "%31s", name) != 1 || pclose(f))
 			return cannot(s, "no loop device");
 		snprintf(s->disk, sizeof(s->disk), "%s", name);
@@ -384,7 +386,8 @@ static void end_scene(struct scene *s)
 		usleep(100000);
 	if (s->clean[0])
 		rmdir(s->clean);
-	shell("umount %s/cgroup 2>/dev/null; rm -rf %s", s->dir, s->dir);
+	if (s->dir[0])
+		shell("umount %s/cgroup 2>/dev/null; rm -rf %s", s->dir, s->dir);
 	for (int i = 0; i < NR_KNOBS; i++) {
 		/* Ratios and bytes exclude each other: if one was 0, the other was set. */
 		if (s->saved[i][0] && strcmp(knobs[i].path, "/proc/sys/vm/dirty_bytes"))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Page-cache readers against kswapd, stages for each number of readers: direct I/O, page cache that fits (the ceiling),
 # page cache that must be reclaimed. MODE: fadvise, mmap or read. TARGET: null_blk or holes. MEMCGS=1: a cgroup for each
-# reader. STAGES: which of direct, ceiling and reclaim, all by default.
+# reader, LOW: how many of these are below their memory.low. STAGES: which of direct, ceiling and reclaim, all by default.
 # Usage: kswapd-scaling.sh READERS...
 
 . bench/workloads/lib.sh
@@ -26,6 +26,7 @@ prepare() {
 	if [ "${MEMCGS:-0}" = 1 ]; then
 		for i in 0 1 2 3 4 5 6 7; do
 			mkdir -p "/sys/fs/cgroup/reader$i"
+			[ "$i" -ge "${LOW:-0}" ] || echo "${LOW_MIB:-256}M" >"/sys/fs/cgroup/reader$i/memory.low" || exit 1
 		done
 		export READERS_CGROUPS=/sys/fs/cgroup/reader
 	fi
@@ -61,7 +62,7 @@ stage_ceiling() {
 }
 
 stage_reclaim() {
-	local out before readers
+	local out before readers name
 	settle
 	before=$(scanned)
 	READERS_WARM=signal READERS_DIR=$LAB \
@@ -82,6 +83,10 @@ stage_reclaim() {
 		if (came < asked * 0.9 || came > asked * 1.1)
 			print "@note", x, "readers: they asked for", asked, "KiB, and", came, "came" }'
 	value "$1" allocstall "$(vmstat_delta allocstall_normal allocstall_dma32 allocstall_dma allocstall_movable)"
+	for name in psi_some_us psi_full_us; do
+		value "$1" "$name" "$(vmstat_delta "$name")"
+	done
+	value "$1" window_us "$(awk -F'[= ]' '/^kib=/ { print $4 * 1000 }' <<<"$out")"
 	value "$1" pgscan_kswapd "$(vmstat_delta pgscan_kswapd)"
 	value "$1" pgscan_direct "$(vmstat_delta pgscan_direct)"
 	vmstat_diff "$1"

@@ -9,7 +9,8 @@
  * may have come, fadvise does not tell), ms= (of the window), cpu_ms= (of all readers).
  *
  * READERS_WARM		seconds before the window begins, or "signal": it begins with SIGUSR1; lockstep ends with it
- * READERS_DIR		folder for vmstat.before and vmstat.after, /proc/vmstat at both edges of the window
+ * READERS_DIR		folder for vmstat.before and vmstat.after: /proc/vmstat at both edges of the window, and
+ *			psi_some_us and psi_full_us of /proc/pressure/memory
  * READERS_CGROUPS	reader i moves into the cgroup of that name with i modulo 8 after it
  */
 #include <errno.h>
@@ -114,18 +115,32 @@ static double total_cpu(const pid_t *pids, int nr)
 
 static char vmstat[2][1 << 16];
 
-static void keep_vmstat(char *buf, size_t size)
+static size_t read_whole(const char *path, char *buf, size_t size)
 {
-	int fd = open("/proc/vmstat", O_RDONLY);
+	int fd = open(path, O_RDONLY);
 	size_t have = 0;
 	ssize_t got;
 
 	if (fd < 0)
-		die("/proc/vmstat");
+		die(path);
 	while (have + 1 < size && (got = read(fd, buf + have, size - 1 - have)) > 0)
 		have += got;
 	close(fd);
 	buf[have] = '\0';
+	return have;
+}
+
+/* /proc/vmstat, and as further counters how long tasks were stalled for memory. */
+static void keep_vmstat(char *buf, size_t size)
+{
+	size_t have = read_whole("/proc/vmstat", buf, size);
+	unsigned long some, full;
+	char text[256];
+
+	read_whole("/proc/pressure/memory", text, sizeof(text));
+	if (sscanf(text, "some %*s %*s %*s total=%lu full %*s %*s %*s total=%lu", &some, &full) != 2)
+		die("/proc/pressure/memory");
+	snprintf(buf + have, size - have, "psi_some_us %lu\npsi_full_us %lu\n", some, full);
 }
 
 static void write_down(const char *dir, const char *edge, const char *from)

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 
@@ -27,6 +28,8 @@
 #define NO_POLICY	0
 #define BIND		2
 #define STATIC_NODES	0x8000
+
+#define NR_CGROUPS	64
 
 static const char * const counters[] = {
 	"kswapd_helper_wake", "pgsteal_kswapd_helper", "pgsteal_kswapd",
@@ -116,9 +119,18 @@ static void count_threads(struct threads *t)
 		closedir(proc);
 }
 
+static const char *cgroup_file(int i, const char *name)
+{
+	static char path[80];
+
+	snprintf(path, sizeof(path), "/sys/fs/cgroup/reclaim_kswapd_threads%d/%s", i, name);
+	return path;
+}
+
 FIXTURE(kswapd_threads) {
 	int saved;
 	pid_t readers[NR_READERS];
+	bool enabled;
 	int blocks[MAX_BLOCKS], nr_blocks;
 	char mnt[64];
 };
@@ -153,6 +165,10 @@ static bool node_comes(const int *blocks, int nr)
 FIXTURE_TEARDOWN(kswapd_threads)
 {
 	kill_all(self->readers, NR_READERS);
+	for (int i = 0; i < NR_CGROUPS; i++)
+		rmdir(cgroup_file(i, ""));
+	if (self->enabled)
+		disable_controller("memory");
 	node_comes(self->blocks, self->nr_blocks);
 	if (self->mnt[0]) {
 		umount(self->mnt);
@@ -343,6 +359,59 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	ASSERT_GT(stalls[0], 20)
 		TH_LOG("one thread bears this load: there is nothing to compare");
 	EXPECT_LT(stalls[1] / mib[1], stalls[0] / mib[0] / 4);
+}
+
+/* Reads as read_for_ever(), in each step as a member of the next memory cgroup. */
+static void read_in_cgroups(int me)
+{
+	int fd = open("/dev/nullb0", O_RDONLY);
+	unsigned long at = lseek(fd, 0, SEEK_END) / NR_READERS * me;
+
+	for (int i = me;; i++, at += MIB) {
+		if (write_text(cgroup_file(i % NR_CGROUPS, "cgroup.procs"), "0\n") ||
+		    posix_fadvise(fd, at, MIB, POSIX_FADV_WILLNEED))
+			_exit(1);
+	}
+}
+
+/*
+ * The LRU lists of many small cgroups are too short for a helper's pass on the
+ * classic LRU: it frees nothing there, and the helper must not spin. MGLRU takes
+ * pages from short lists, too.
+ */
+TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 120)
+{
+	long before[NR_COUNTERS], after[NR_COUNTERS], ticks, freed;
+
+	if (too_big())
+		SKIP(return, "more than 1 GiB of memory, so that no cgroup is small");
+	if (access("/dev/nullb0", R_OK))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	self->enabled = enable_controller("memory");
+	for (int i = 0; i < NR_CGROUPS; i++)
+		mkdir(cgroup_file(i, ""), 0755);
+	if (access(cgroup_file(0, "memory.low"), F_OK))
+		SKIP(return, "no memory controller in cgroup v2");
+	ASSERT_EQ(0, set_threads(4));
+	for (int i = 0; i < NR_READERS; i++) {
+		self->readers[i] = fork();
+		if (!self->readers[i])
+			read_in_cgroups(i);
+	}
+	fill_memory();
+	read_counters(before);
+	ticks = helpers_ticks();
+	sleep(10);
+	ticks = helpers_ticks() - ticks;
+	read_counters(after);
+	for (int i = 0; i < NR_READERS; i++)
+		EXPECT_EQ(0, waitpid(self->readers[i], NULL, WNOHANG));
+	freed = after[HELPER_STEAL] - before[HELPER_STEAL];
+	ksft_print_msg("helpers used %ld ticks, freed %ld of kswapd's %ld pages, woken %ld times\n",
+		       ticks, freed, after[STEAL] - before[STEAL], after[WAKE] - before[WAKE]);
+	EXPECT_GT(after[WAKE], before[WAKE]);
+	EXPECT_GT(after[STEAL], before[STEAL]);
+	EXPECT_TRUE(mglru() ? freed > 1000 : ticks < 2 * sysconf(_SC_CLK_TCK));
 }
 
 /* List the memory blocks of a node in sysfs, in one zone ("": in any); returns how many. */

@@ -25,7 +25,6 @@
 #define MAX_CPUS	64
 #define NR_READERS	8
 #define CGROUP		"/sys/fs/cgroup/reclaim_pcp_drain"
-#define CONTROLLERS	"/sys/fs/cgroup/cgroup.subtree_control"
 #define STAT_INTERVAL	"/proc/sys/vm/stat_interval"
 
 static long page_size;
@@ -206,15 +205,6 @@ static int stop_decay(char *saved, size_t size)
 	return ret ? ret : write_text(STAT_INTERVAL, "120\n");
 }
 
-/* Cpusets for the children of cgroup v2's root; true if they had none before. */
-static bool enable_cpusets(void)
-{
-	char text[256];
-
-	return !read_text(CONTROLLERS, text, sizeof(text)) &&
-	       !strstr(text, "cpuset") && !write_text(CONTROLLERS, "+cpuset\n");
-}
-
 /* Confine a task's memory to one node, by a cpuset or by a memory policy. */
 static int confine(bool cpuset, int nid, const cpu_set_t *cpus)
 {
@@ -297,7 +287,7 @@ FIXTURE_SETUP(other_nodes)
 	if (access("/dev/nullb0", R_OK))
 		SKIP(return, "no /dev/nullb0: load null_blk");
 	if (variant->cpuset) {
-		self->enabled = enable_cpusets();
+		self->enabled = enable_controller("cpuset");
 		mkdir(CGROUP, 0755);
 		if (access(CGROUP "/cpuset.mems", W_OK)) {
 			rmdir(CGROUP);
@@ -312,7 +302,7 @@ FIXTURE_TEARDOWN(other_nodes)
 	kill_all(self->readers, NR_READERS);
 	rmdir(CGROUP);
 	if (self->enabled)
-		write_text(CONTROLLERS, "-cpuset\n");
+		disable_controller("cpuset");
 	if (self->interval[0])
 		write_text(STAT_INTERVAL, self->interval);
 }

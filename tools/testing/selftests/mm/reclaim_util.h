@@ -76,6 +76,24 @@ static inline int write_under(const char *dir, const char *name, const char *fmt
 	return write_text(path, text);
 }
 
+/*
+ * A controller for the children of cgroup v2's root; true if they did not have it
+ * before, so that disable_controller() has to follow.
+ */
+static inline bool enable_controller(const char *name)
+{
+	char text[256];
+
+	return !read_text("/sys/fs/cgroup/cgroup.subtree_control", text, sizeof(text)) &&
+	       !strstr(text, name) &&
+	       !write_under("/sys/fs/cgroup", "cgroup.subtree_control", "+%s\n", name);
+}
+
+static inline void disable_controller(const char *name)
+{
+	write_under("/sys/fs/cgroup", "cgroup.subtree_control", "-%s\n", name);
+}
+
 /* system(3) of a formatted command */
 __printf(1, 2)
 static inline int shell(const char *fmt, ...)

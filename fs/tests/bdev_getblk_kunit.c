@@ -110,9 +110,9 @@ static void use_block_size(struct kunit *test, unsigned int size)
 
 static unsigned int folio_marks(struct folio *folio)
 {
-	/* Activation waits in a batch, and a buffer in a CPU's list hides the next use. */
+	/* Activation waits in a batch. */
 	lru_add_drain_all();
-	/* Without SMP, the call above leaves the list alone. */
+	/* The next use finds the buffer in the page cache, without SMP as well. */
 	invalidate_bh_lrus();
 #ifdef CONFIG_LRU_GEN
 	if (lru_gen_enabled())
@@ -223,55 +223,6 @@ static void every_block_has_its_place(struct kunit *test)
 		brelse(maker);
 		empty_cache(test);
 	}
-}
-
-/* Look a block up @times times, without emptying this CPU's list. */
-static void look_up(struct kunit *test, sector_t block, gfp_t gfp, int times)
-{
-	while (times--)
-		brelse(getblk(test, block, gfp));
-}
-
-/*
- * Successive lookups, as when the inodes of a block or the blocks of a folio
- * are read one after the other. Blocks of other folios in between change
- * nothing as long as the first block's buffer stays in the CPU's list.
- */
-static void what_follows_at_once_is_one_use(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	unsigned int per_page = PAGE_SIZE / c->size;
-	struct buffer_head *bh;
-
-	use_block_size(test, c->size);
-	/* On one CPU: each CPU has its own list. */
-	migrate_disable();
-	bh = getblk(test, 0, c->gfp);
-	for (int i = 0; i < 4; i++) {
-		look_up(test, i % per_page, c->gfp, 16);
-		look_up(test, (i + 1) * per_page, c->gfp, 1);
-	}
-	migrate_enable();
-	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 1);
-
-	/* folio_marks() has emptied the lists: this is the second use. */
-	migrate_disable();
-	for (int i = 0; i < 4; i++)
-		look_up(test, i % per_page, c->gfp, 16);
-	migrate_enable();
-	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 2);
-
-	brelse(bh);
-
-	/* Other buffers have pushed the buffer out of the list in between. */
-	migrate_disable();
-	bh = getblk(test, 100 * per_page, c->gfp);
-	for (int i = 0; i < 32; i++)
-		look_up(test, i * per_page, c->gfp, 1);
-	look_up(test, 100 * per_page, c->gfp, 1);
-	migrate_enable();
-	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 2);
-	brelse(bh);
 }
 
 /* The folio is there without buffers: getting them is also one use. */
@@ -460,7 +411,6 @@ static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(busy_buffers_of_another_size, gfp_gen_params),
 	KUNIT_CASE_PARAM(migration_is_waited_for, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_is_no_use, size_gen_params),
-	KUNIT_CASE_PARAM(what_follows_at_once_is_one_use, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
 	{ }
 };

@@ -9,9 +9,7 @@
  * Most of what was only read ahead must carry no mark, and what was used once
  * must not be active. A second scan must find its blocks in memory and activate
  * them, as a real second use does. The test does not map or read the pages in
- * between, as that would be a use. The test also walks a tree that uses every
- * inode of its blocks: looking these up one after the other is one use of a
- * block.
+ * between, as that would be a use.
  *
  * A page's flags show neither the generations of MGLRU nor how often MGLRU has
  * seen the page used. There the test checks the marks of the pages that were
@@ -35,8 +33,6 @@
 #define STRIDE		512
 #define NR_LOOKUPS	32
 #define NR_FILES	(STRIDE * NR_LOOKUPS)
-#define NR_DIRS		64
-#define FILES_PER_DIR	64
 #define DISK_MIB	256UL
 #define INSERTION	"events/filemap/mm_filemap_add_to_page_cache"
 
@@ -132,20 +128,11 @@ FIXTURE_SETUP(marks)
 	else
 		ASSERT_TRUE(setup_loop(s));
 	ASSERT_EQ(0, shell("mkfs.ext4 -F -q -b 4096 -I 256 -N %d %s %luM >/dev/null 2>&1",
-			   NR_FILES + 2 * NR_DIRS * FILES_PER_DIR, s->disk, DISK_MIB));
+			   2 * NR_FILES, s->disk, DISK_MIB));
 	ASSERT_TRUE(mount_disk(s));
 	/* Files created in a row in one directory have inodes in a row. */
 	for (int i = 0; i < NR_FILES; i++) {
 		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
-		ASSERT_TRUE(create(path));
-	}
-	snprintf(path, sizeof(path), "%s/tree", s->mnt);
-	ASSERT_EQ(0, mkdir(path, 0700));
-	for (int i = 0; i < NR_DIRS * FILES_PER_DIR; i++) {
-		snprintf(path, sizeof(path), "%s/tree/%d", s->mnt, i / FILES_PER_DIR);
-		if (i % FILES_PER_DIR == 0)
-			ASSERT_EQ(0, mkdir(path, 0700));
-		snprintf(path + strlen(path), 16, "/%d", i);
 		ASSERT_TRUE(create(path));
 	}
 	/* The last close of the device empties its cache. */
@@ -190,14 +177,8 @@ static int scan(struct scene *s)
 	return 0;
 }
 
-/* As users do it: look at the size of every file. */
-static int walk(struct scene *s)
-{
-	return shell("find %s/tree -type f -size +1 >/dev/null", s->mnt);
-}
-
-/* A scan or a walk by a task in the cgroup: what it reads is charged there. */
-static bool run_in_cgroup(struct scene *s, int (*what)(struct scene *s))
+/* A scan by a task in the cgroup: what it reads is charged there. */
+static bool scan_in_cgroup(struct scene *s)
 {
 	pid_t pid = fork();
 	char path[128];
@@ -207,7 +188,7 @@ static bool run_in_cgroup(struct scene *s, int (*what)(struct scene *s))
 		snprintf(path, sizeof(path), "%s/cgroup.procs", s->cgroup);
 		if (write_text(path, "0"))
 			_exit(1);
-		_exit(what(s) ? 2 : 0);
+		_exit(scan(s) ? 2 : 0);
 	}
 	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
 }
@@ -250,7 +231,7 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 	struct scene *s = &self->scene;
 	struct pages p;
 
-	ASSERT_TRUE(run_in_cgroup(s, scan));
+	ASSERT_TRUE(scan_in_cgroup(s));
 	ASSERT_TRUE(look_at_pages(s, &p));
 	/* Without readahead this would not test what it is meant to. */
 	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
@@ -264,32 +245,12 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 		return;
 	/* Drop inodes and dentries; the device's pages stay. */
 	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "2"));
-	ASSERT_TRUE(run_in_cgroup(s, scan));
+	ASSERT_TRUE(scan_in_cgroup(s));
 	ASSERT_TRUE(look_at_pages(s, &p));
 	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
 	EXPECT_GE(p.active, NR_LOOKUPS)
 		TH_LOG("%ld of %ld pages active after two uses", p.active, p.cached);
 	EXPECT_LE((p.active + p.referenced) * 5, p.cached);
-}
-
-TEST_F_TIMEOUT(marks, a_walk_does_not_activate, 120)
-{
-	/* Blocks of 16 inodes each; read ahead 32 at a time. */
-	const long blocks = NR_DIRS * FILES_PER_DIR / 16;
-	struct scene *s = &self->scene;
-	struct pages p;
-
-	if (mglru())
-		SKIP(return, "MGLRU does not show how often a page was used");
-	/* The program's own pages are cached beforehand and charged elsewhere. */
-	ASSERT_EQ(0, shell("find %s -maxdepth 0 -size +1 >/dev/null", s->dir));
-	ASSERT_TRUE(run_in_cgroup(s, walk));
-	ASSERT_TRUE(look_at_pages(s, &p));
-	ASSERT_GT(p.cached, blocks);
-	EXPECT_LE(p.active * 4, p.cached)
-		TH_LOG("%ld of %ld pages active after one walk", p.active, p.cached);
-	/* The walk has used the blocks. */
-	EXPECT_GE(p.referenced + p.active, blocks);
 }
 
 static int trace_set(struct scene *s, const char *name, const char *value)

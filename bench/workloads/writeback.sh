@@ -79,6 +79,7 @@ throttle_figures() {
 		value "$point" "throttle_$reason" \
 			"$(grep -c "reason=.*VMSCAN_THROTTLE_${reason^^}\b" $INSTANCE/trace)"
 	done
+	value "$point" kswapd_waits "$(grep -c '^ *kswapd.*reason=.*VMSCAN_THROTTLE_WRITEBACK' $INSTANCE/trace)"
 	# Spelt usect_delayed in the kernel.
 	value "$point" throttle_ms "$(awk '/mm_vmscan_throttled:/ && match($0, /_delayed=[0-9]+/) {
 		us += substr($0, RSTART + 9, RLENGTH - 9) } END { printf "%.0f\n", us / 1000 }' $INSTANCE/trace)"
@@ -210,26 +211,43 @@ run_mmap_strm() {
 	tr ' ' '\n' <$LAB/mmap-strm.out | awk -F= -v x="$point" '{ print "@value", x, $1, $2 }'
 }
 
-# One stream to the disk and three readers of clean page cache, for a given time.
-run_stream_and_read() {
-	local point=$1 writer readers=() i pid read wrote
-	measure_start "$point"
+start_stream() {
 	dd if=/dev/zero of=$LAB/work/stream bs=1M status=none &
 	writer=$!
+}
+
+# Until half of the memory waits for the slow disk.
+await_dirty() {
+	local i
+	for ((i = 0; i < 100; i++)); do
+		awk -v pages=$((RAM_MIB * 256)) '/^nr_(dirty|writeback) / { n += $2 } END { exit n < pages / 2 }' /proc/vmstat &&
+			return
+		sleep 0.2
+	done
+	die "the stream did not make half of the memory dirty in 20 s"
+}
+
+# One stream to the disk and three readers of clean page cache, for a given time. read-after-stream: the stream has
+# filled memory before.
+run_stream_and_read() {
+	local point=$1 writer readers=() i pid read wrote
+	[ "$point" = stream-and-read ] || { start_stream && await_dirty && sleep 3; }
+	measure_start "$point"
+	[ "$point" != stream-and-read ] || start_stream
 	for i in 1 2 3; do
 		dd if=$LAB/read/hole$i of=/dev/null bs=1M status=none &
 		readers+=($!)
 	done
 	sleep "$SECONDS_EACH"
-	io_bytes wchar $writer
+	io_bytes wchar "$writer"
 	wrote=$FOUND
 	io_bytes rchar "${readers[@]}"
 	read=$FOUND
 	measure_stop
-	for pid in $writer "${readers[@]}"; do
+	for pid in "$writer" "${readers[@]}"; do
 		kill "$pid" 2>/dev/null || die "a dd of $point ended too early"
 	done
-	wait $writer "${readers[@]}" 2>/dev/null
+	wait "$writer" "${readers[@]}" 2>/dev/null
 	value "$point" written_bytes "$wrote"
 	value "$point" read_bytes "$read"
 }
@@ -261,14 +279,14 @@ fill_cache
 
 for point; do
 	swap=1
-	[ "$point" != stream-and-read ] || swap=0
+	case $point in stream-and-read | read-after-stream) swap=0 ;; esac
 	[ $swap = 0 ] || swapon "$SWAP" || die "no swap"
 	case $point in
 	fsmark-[1-9]*) run_fsmark "$point" "${point#fsmark-}" ;;
 	simple-wb) run_simple_wb "$point" ;;
 	mmap-strm) run_mmap_strm "$point" ;;
-	stream-and-read) run_stream_and_read "$point" ;;
-	*) die "no point $point; there are fsmark-N, simple-wb, mmap-strm, stream-and-read" ;;
+	stream-and-read | read-after-stream) run_stream_and_read "$point" ;;
+	*) die "no point $point; there are fsmark-N, simple-wb, mmap-strm, stream-and-read, read-after-stream" ;;
 	esac
 	figures "$point"
 	[ $swap = 0 ] || swapoff "$SWAP" || die "swapoff failed"

@@ -26,7 +26,7 @@ prepare() {
 	if [ "${MEMCGS:-0}" = 1 ]; then
 		for i in 0 1 2 3 4 5 6 7; do
 			mkdir -p "/sys/fs/cgroup/reader$i"
-			[ "$i" -ge "${LOW:-0}" ] || echo "${LOW_MIB:-256}M" >"/sys/fs/cgroup/reader$i/memory.low" || exit 1
+			[ "$i" -ge "${LOW:-0}" ] || echo 256M >"/sys/fs/cgroup/reader$i/memory.low" || exit 1
 		done
 		export READERS_CGROUPS=/sys/fs/cgroup/reader
 	fi

@@ -211,6 +211,7 @@ run_mmap_strm() {
 	tr ' ' '\n' <$LAB/mmap-strm.out | awk -F= -v x="$point" '{ print "@value", x, $1, $2 }'
 }
 
+# Sets writer, a variable of the caller.
 start_stream() {
 	dd if=/dev/zero of=$LAB/work/stream bs=1M status=none &
 	writer=$!

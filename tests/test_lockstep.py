@@ -158,6 +158,13 @@ def test_a_measurement_without_rounds_is_none() -> None:
         lockstep.by_point("@window 3\n", [replace(WINDOW, rounds=0)])
 
 
+def test_spinlocks_are_queued_in_short_rounds_only() -> None:
+    found = lockstep.Lockstep(qemu.Emulator(Path("q"), (Path("/data"),), "v"), Path("/p.so"), "d", 1000)
+    assert "max,-hypervisor" in found.options(50, Path("/map"), Path("/out")) and "hypervisor" in found.identity
+    found = replace(found, quantum=5000)
+    assert "-cpu" not in found.options(50, Path("/map"), Path("/out")) and "hypervisor" not in found.identity
+
+
 def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:
     found = lockstep.Lockstep(qemu.Emulator(Path("q"), (Path("/data"),), "v"), Path("/p.so"), "d")
     words = found.options(50, Path("/map"), Path("/out"))

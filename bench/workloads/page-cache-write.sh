@@ -4,7 +4,8 @@
 #
 # Points: FS-sync, FS-async, FS-profile for ext4, xfs, btrfs, tmpfs (scratch disks have these names); metadata.
 # And rescan-ext4, the same sparse look-ups in every round with a stream of data between them; dense-ext4, the same with
-# every block of the inode tables; walk-ext4, a tree walked beside such a stream; git-ext4, the same with git status.
+# every block of the inode tables; walk-ext4, a tree walked beside such a stream; git-ext4, the same with git status;
+# find-ext4, a file in use that find pushes out of memory, or does not, when it reads large directories once.
 
 # shellcheck source=bench/workloads/lib.sh
 . bench/workloads/lib.sh
@@ -177,6 +178,9 @@ tree_setup() {
 		mkdir -p "$TARGET/inodes"
 		(cd "$TARGET/inodes" && seq $((LOOKUPS * STRIDE)) | xargs touch) || return
 	fi
+	if [[ " $POINTS " = *" find-ext4 "* ]]; then
+		large_setup || return
+	fi
 	for ((dir = 0; dir < DIRS; dir++)); do
 		mkdir -p "$TARGET/tree/$dir"
 		(cd "$TARGET/tree/$dir" && seq 250 | xargs touch) || return
@@ -184,6 +188,19 @@ tree_setup() {
 	sync
 	umount "$TARGET" || return
 	mount -o noatime,noinit_itable "$device" "$TARGET"
+}
+
+# Long names make directories large: 6 of 11 MiB. And a file of what is left of memory beside them, less a tenth.
+large_setup() {
+	local dir pad
+	pad=$(printf 'x%.0s' {1..240})
+	for dir in 1 2 3 4 5 6; do
+		mkdir -p "$TARGET/large/$dir"
+		(cd "$TARGET/large/$dir" && seq -f "$pad%06g" 30000 | xargs touch) || return
+	done
+	echo 3 >/proc/sys/vm/drop_caches
+	dd if=/dev/zero of="$TARGET/file" bs=1M status=none \
+		count=$(($(awk '/^MemFree:/ { print int($2 / 1024) }' /proc/meminfo) * 9 / 10 - 40))
 }
 
 ADDED=$TRACE/events/filemap/mm_filemap_add_to_page_cache
@@ -229,6 +246,32 @@ run_rescan() {
 		value "$point" $name "$(word $name)"
 	done
 	value "$point" refaults "$(vmstat_delta workingset_refault_file)"
+	vmstat_diff "$point"
+}
+
+# The KiB of the file that have to be read again after find, of all and in the mean of four rounds that begin anew.
+run_find() {
+	local point=$1 round before read=0 found=0
+	vmstat_save before
+	for round in 1 2 3 4; do
+		{ umount "$TARGET" && mount -o noatime,noinit_itable "$device" "$TARGET"; } || die "ext4 does not mount again"
+		echo 3 >/proc/sys/vm/drop_caches
+		for _ in 1 2 3 4; do
+			cat "$TARGET/file" >/dev/null
+		done
+		before=$(kib_read "$device")
+		find "$TARGET/large" >/dev/null
+		found=$(awk -v n="$found" -v a="$before" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", n + b - a }')
+		before=$(kib_read "$device")
+		cat "$TARGET/file" >/dev/null
+		before=$(awk -v a="$before" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')
+		echo "@note $point: round $round: $before KiB of the file were read again"
+		read=$((read + before))
+	done
+	vmstat_save after
+	value "$point" file_kib "$(du -k "$TARGET/file" | cut -f 1)"
+	value "$point" find_kib $((found / 4))
+	value "$point" file_again_kib $((read / 4))
 	vmstat_diff "$point"
 }
 
@@ -295,7 +338,7 @@ for point; do
 	case $point in
 	ext4-sync | ext4-async | ext4-profile | xfs-sync | xfs-async | xfs-profile) ;;
 	btrfs-sync | btrfs-async | btrfs-profile | tmpfs-sync | tmpfs-async | tmpfs-profile | metadata) ;;
-	rescan-ext4 | dense-ext4 | walk-ext4 | git-ext4) ;;
+	rescan-ext4 | dense-ext4 | walk-ext4 | git-ext4 | find-ext4) ;;
 	*) die "no point $point; the head of this file lists them" ;;
 	esac
 done
@@ -313,7 +356,7 @@ for point; do
 		run_metadata "$point"
 		continue
 		;;
-	rescan-* | dense-* | walk-* | git-*)
+	rescan-* | dense-* | walk-* | git-* | find-*)
 		TARGET=$LAB/tree-ext4
 		device=$(scratch_device ext4) || exit 1
 		mountpoint -q "$TARGET" || tree_setup || die "ext4 can not be made or mounted"

@@ -22,6 +22,10 @@ from lr.layout import Layout
 from lr.ui import Fail
 
 QUANTUM, QUANTUM_RANGE = 5000, (500, 100000)
+# Up to this quantum spinlocks are queued and fair, as on a real machine. With longer rounds a hand-over of a lock could
+# take a round. There the kernel sees a hypervisor and takes test-and-set locks (virt_spin_lock): who unlocks and
+# locks again then goes before those that wait, and who holds a lock for long harms nobody else.
+QUEUED_LOCKS = 1000
 _FLAGS = ("-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fvisibility=hidden", "-pthread")
 
 
@@ -37,7 +41,12 @@ class Lockstep:
     @property
     def identity(self) -> str:
         """What a sample depends on."""
-        return "\0".join((self.emulator.version, self.digest, str(self.quantum), host_cpu()))
+        return "\0".join((self.emulator.version, self.digest, str(self.quantum), host_cpu(), *self.cpu))
+
+    @property
+    def cpu(self) -> tuple[str, ...]:
+        """The guest's kind of CPU, where it is not the usual one."""
+        return ("-cpu", "max,-hypervisor") if self.quantum <= QUEUED_LOCKS else ()
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
@@ -51,7 +60,7 @@ class Lockstep:
         for word in words:
             if "," in word or " " in word:
                 raise Fail(f"{word}: QEMU takes no comma or blank there; move the checkout to a path without")
-        return (*self.emulator.options, "-plugin", ",".join(words))
+        return (*self.emulator.options, *self.cpu, "-plugin", ",".join(words))
 
 
 # What the guest's kernel is told: the plugin knows functions by the addresses that they were linked at, and the TSC is

@@ -6,7 +6,7 @@
  * and decides that the node is balanced. Helpers only reclaim, for order 0. They
  * begin when free pages are below the low watermark although kswapd is awake. The
  * farther free pages are below the high watermark, the more helpers work. No task
- * that reclaims or allocates waits for a helper.
+ * that reclaims or allocates waits for a helper's pass to end.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is taken
  * inside the memory hotplug lock.
@@ -18,11 +18,15 @@
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
+#include <linux/swap.h>
 #include <linux/sysctl.h>
 #include <linux/vmstat.h>
 #include <linux/wait.h>
 
 #include "kswapd_helpers.h"
+
+/* Scanning more than a pass of this priority is left to kswapd. */
+#define LAST_PRIORITY	(DEF_PRIORITY - 2)
 
 static DEFINE_MUTEX(kswapd_threads_mutex);
 /* Nodes whose kswapd runs: only these may have helpers. */
@@ -39,20 +43,25 @@ static int kswapd_helper(void *data)
 	set_freezable();
 
 	while (!kthread_freezable_should_stop(NULL)) {
-		unsigned long freed = 1;
+		int priority = DEF_PRIORITY;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
 					       kswapd_helper_wanted(pgdat, true));
-		while (freed && !kthread_should_stop() && !freezing(current) &&
-		       kswapd_helper_wanted(pgdat, false)) {
+		while (priority >= LAST_PRIORITY && !kthread_should_stop() &&
+		       !freezing(current) && kswapd_helper_wanted(pgdat, false)) {
+			unsigned long freed;
+
 			atomic_inc(&helpers->at_work);
-			freed = kswapd_helper_shrink(pgdat);
+			freed = kswapd_helper_shrink(pgdat, priority);
 			atomic_dec(&helpers->at_work);
+			/* A pass scans nothing of LRU lists shorter than 1 << priority. */
+			if (freed < SWAP_CLUSTER_MAX)
+				priority--;
 			cond_resched();
 		}
-		/* What such a pass cannot free is kswapd's work. Do not spin meanwhile. */
-		if (!freed)
-			schedule_timeout_interruptible(HZ / 10);
+		/* Do not spin where such passes free next to nothing. */
+		if (priority < LAST_PRIORITY)
+			schedule_timeout_interruptible(HZ);
 	}
 
 	current->flags &= ~(PF_MEMALLOC | PF_KSWAPD);

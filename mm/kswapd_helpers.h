@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Interface between mm/vmscan.c, which reclaims, and mm/kswapd_helpers.c, whose
- * threads help kswapd.
+ * Threads that help kswapd: what mm/kswapd_helpers.c, mm/vmscan.c and
+ * mm/page_alloc.c need of each other.
  */
 #ifndef MM_KSWAPD_HELPERS_H
 #define MM_KSWAPD_HELPERS_H
@@ -14,21 +14,28 @@ void kswapd_helpers_wake(pg_data_t *pgdat);
 void kswapd_helpers_start(pg_data_t *pgdat);
 void kswapd_helpers_stop(pg_data_t *pgdat);
 
+/* Whether the node's kswapd may have help now: a hint, without a lock. */
+static inline bool kswapd_has_helpers(pg_data_t *pgdat)
+{
+	return READ_ONCE(pgdat->kswapd_helpers.nr);
+}
+
 /* In vmscan.c */
 bool kswapd_helper_wanted(pg_data_t *pgdat, bool asleep);
-unsigned long kswapd_helper_shrink(pg_data_t *pgdat);
+unsigned long kswapd_helper_shrink(pg_data_t *pgdat, int priority);
+
+#if IS_ENABLED(CONFIG_KUNIT)
+struct task_struct *kswapd_helper_create(pg_data_t *pgdat);
+int kswapd_threads_set(int threads);
+#endif
 
 #else
 
 static inline void kswapd_helpers_wake(pg_data_t *pgdat) {}
 static inline void kswapd_helpers_start(pg_data_t *pgdat) {}
 static inline void kswapd_helpers_stop(pg_data_t *pgdat) {}
+static inline bool kswapd_has_helpers(pg_data_t *pgdat) { return false; }
 
 #endif /* CONFIG_KSWAPD_HELPERS */
-
-#if IS_ENABLED(CONFIG_KUNIT)
-struct task_struct *kswapd_helper_create(pg_data_t *pgdat);
-int kswapd_threads_set(int threads);
-#endif
 
 #endif /* MM_KSWAPD_HELPERS_H */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What happens to an inode when its last reference is dropped in reclaim.
+ * What happens to an inode when its last reference is dropped in reclaim or in a
+ * transaction.
  *
  * The inodes belong to a pseudo filesystem of the test, whose super operations
  * count what is written and evicted. The test task plays reclaim by having a
@@ -12,6 +13,7 @@
 #include <linux/nodemask.h>
 #include <linux/pagemap.h>
 #include <linux/pseudo_fs.h>
+#include <linux/sched/mm.h>
 #include <linux/shrinker.h>
 #include <linux/swap.h>
 #include <linux/workqueue.h>
@@ -66,6 +68,8 @@ struct iput_case {
 	unsigned int dirty;	/* what __mark_inode_dirty() is told */
 	unsigned int state;	/* further i_state bits */
 	bool in_reclaim;
+	bool nofs;		/* as in a transaction */
+	bool writeback;		/* a folio is under writeback */
 	bool unlinked;
 	bool inactive;		/* SB_ACTIVE is off */
 	bool kept;
@@ -82,6 +86,14 @@ static const struct iput_case iput_cases[] = {
 	{ .name = "reclaim keeps an inode that a flusher has in hand",
 	  .in_reclaim = true, .state = I_DONTCACHE | I_SYNC,
 	  .kept = true },
+	{ .name = "reclaim keeps an inode under writeback",
+	  .in_reclaim = true, .writeback = true, .state = I_DONTCACHE,
+	  .kept = true },
+	{ .name = "a transaction keeps a dirty inode",
+	  .nofs = true, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .kept = true },
+	{ .name = "a transaction evicts a clean inode",
+	  .nofs = true, .state = I_DONTCACHE },
 	{ .name = "reclaim evicts a clean inode",
 	  .in_reclaim = true, .state = I_DONTCACHE },
 	{ .name = "reclaim drops an unlinked dirty inode",
@@ -172,9 +184,16 @@ static void iput_test(struct kunit *test)
 	const struct iput_case *c = test->param_value;
 	struct vfsmount *mnt = test->priv;
 	struct inode *inode = new_test_inode(test);
+	struct xarray *xa = &inode->i_data.i_pages;
+	unsigned int nofs;
 
 	if (c->dirty)
 		__mark_inode_dirty(inode, c->dirty);
+	if (c->writeback) {
+		KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_irq(xa, 1, xa_mk_value(1),
+								GFP_KERNEL)));
+		xa_set_mark(xa, 1, PAGECACHE_TAG_WRITEBACK);
+	}
 	set_state(inode, c->state);
 	if (c->unlinked)
 		clear_nlink(inode);
@@ -186,10 +205,13 @@ static void iput_test(struct kunit *test)
 		schedule_delayed_work(&end_sync_work, HZ);
 	}
 
+	nofs = c->nofs ? memalloc_nofs_save() : 0;
 	if (c->in_reclaim)
 		iput_in_reclaim(inode);
 	else
 		iput(inode);
+	if (c->nofs)
+		memalloc_nofs_restore(nofs);
 	mnt->mnt_sb->s_flags |= SB_ACTIVE;
 	if (c->state & I_SYNC)
 		flush_delayed_work(&end_sync_work);
@@ -198,7 +220,10 @@ static void iput_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_written, c->written);
 	if (nr_evicted)
 		return;
-	KUNIT_EXPECT_TRUE(test, list_empty(&inode->i_lru));
+	/* With highmem, page cache does not keep a clean inode off the LRU. */
+	if (!IS_ENABLED(CONFIG_HIGHMEM) || !c->writeback)
+		KUNIT_EXPECT_TRUE(test, list_empty(&inode->i_lru));
+	xa_destroy(xa);
 	drop_kept_inode(test);
 	/* The inode was still dirty, and has been written now. */
 	KUNIT_EXPECT_EQ(test, nr_written, c->dirty == I_DIRTY_SYNC ? 1 : 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * How many pages a refill of a CPU's list takes: ever more while memory is
- * plentiful, one batch while memory is short. Included by mm/page_alloc.c.
+ * plentiful, one batch while memory is short and kswapd has helpers. Included by
+ * mm/page_alloc.c.
  */
 #include <kunit/test.h>
 
@@ -12,6 +13,7 @@ struct refill {
 	pg_data_t pgdat;
 	struct zone *zone;
 	struct per_cpu_pages pcp;
+	unsigned int alloc_flags;
 };
 
 static struct refill *refill_of(struct kunit *test, unsigned long free)
@@ -26,11 +28,17 @@ static struct refill *refill_of(struct kunit *test, unsigned long free)
 	for (int i = ZONE_NORMAL + 1; i < MAX_NR_ZONES; i++)
 		r->zone->lowmem_reserve[i] = 100 * HIGH;
 	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], free);
+	r->pgdat.kswapd_helpers.nr = 1;
 	r->pcp.batch = BATCH;
 	r->pcp.high_min = 4 * BATCH;
 	r->pcp.high = 100 * BATCH;
 	r->pcp.high_max = 100 * BATCH;
 	return r;
+}
+
+static int refill(struct refill *r, int order)
+{
+	return nr_pcp_alloc(&r->pcp, r->zone, order, r->alloc_flags);
 }
 
 /* Refills of a CPU that only allocates double up to the limit. */
@@ -39,8 +47,8 @@ static void refills_grow_while_memory_is_plentiful(struct kunit *test)
 	struct refill *r = refill_of(test, 10 * HIGH);
 
 	for (int i = 0; i <= CONFIG_PCP_BATCH_SCALE_MAX; i++)
-		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH << i);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0),
+		KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH << i);
+	KUNIT_EXPECT_EQ(test, refill(r, 0),
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
@@ -51,21 +59,46 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	for (int i = 0; i < 10; i++)
-		KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), BATCH);
+		KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH);
 	/* When memory is plentiful again, refills grow anew. */
 	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], HIGH + 1);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0),
+	KUNIT_EXPECT_EQ(test, refill(r, 0),
 			BATCH << min(1, CONFIG_PCP_BATCH_SCALE_MAX));
 }
 
-/* Pages freed in large blocks do not clear the flag. */
+/* A kswapd without helpers would not free the pages any faster. */
+static void nothing_is_capped_without_helpers(struct kunit *test)
+{
+	struct refill *r = refill_of(test, HIGH);
+
+	r->pgdat.kswapd_helpers.nr = 0;
+	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
+	KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
+}
+
+/* Free pages of CMA are there for those who may take them. */
+static void cma_counts_for_movable_pages_only(struct kunit *test)
+{
+	struct refill *r = refill_of(test, 10 * HIGH);
+
+	if (!IS_ENABLED(CONFIG_CMA))
+		kunit_skip(test, "no CMA");
+	atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 9 * HIGH);
+	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
+	r->alloc_flags = ALLOC_CMA;
+	KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
+	r->alloc_flags = 0;
+	KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH);
+}
+
+/* The flag may outlive the shortage, until free pages exceed high and the reserve. */
 static void a_stale_flag_caps_nothing(struct kunit *test)
 {
 	struct refill *r = refill_of(test, HIGH + 1);
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0),
+	KUNIT_EXPECT_EQ(test, refill(r, 0),
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
@@ -74,16 +107,18 @@ static void other_refills_are_unchanged(struct kunit *test)
 {
 	struct refill *r = refill_of(test, 0);
 
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 3), BATCH >> 3);
+	KUNIT_EXPECT_EQ(test, refill(r, 3), BATCH >> 3);
 	r->pcp.high = 0;
 	r->pcp.high_min = 0;
 	r->pcp.high_max = 0;
-	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 0), 1);
+	KUNIT_EXPECT_EQ(test, refill(r, 0), 1);
 }
 
 static struct kunit_case pcp_refill_cases[] = {
 	KUNIT_CASE(refills_grow_while_memory_is_plentiful),
 	KUNIT_CASE(a_refill_is_one_batch_below_high),
+	KUNIT_CASE(nothing_is_capped_without_helpers),
+	KUNIT_CASE(cma_counts_for_movable_pages_only),
 	KUNIT_CASE(a_stale_flag_caps_nothing),
 	KUNIT_CASE(other_refills_are_unchanged),
 	{}

@@ -15,7 +15,7 @@ enum { NOBODY = NR_VMSCAN_THROTTLE };
 struct throttle_case {
 	const char *name;
 	/* Who reclaims */
-	bool kswapd;
+	bool kswapd, helper;
 	bool cgroup;
 	bool local_throttle;
 	bool hibernation;
@@ -30,7 +30,7 @@ struct throttle_case {
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
-	/* What the pass has freed */
+	/* What a pass over a cgroup has freed */
 	unsigned int reclaimed;
 	/* Left by an earlier pass */
 	bool was_node_congested;
@@ -51,12 +51,12 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "kswapd, pages come round before they are written", .kswapd = true,
 	  .dirty = 20, .congested = 19, .immediate = 1, .taken = 32,
 	  .throttled = VMSCAN_THROTTLE_WRITEBACK },
-	{ .name = "kswapd, pages come round but others were freed", .kswapd = true,
-	  .dirty = 20, .congested = 19, .immediate = 20, .taken = 32, .reclaimed = 1,
-	  .throttled = NOBODY },
 	{ .name = "kswapd, all dirty pages come round", .kswapd = true, .dirty = 3,
 	  .congested = 3, .writeback = 3, .taken = 32, .node_congested = true,
 	  .throttled = NOBODY },
+	{ .name = "a helper of kswapd neither waits nor marks", .helper = true, .dirty = 32,
+	  .congested = 32, .writeback = 32, .immediate = 32, .taken = 32,
+	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "kswapd does not wait for congestion", .kswapd = true, .taken = 32,
 	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 
@@ -155,8 +155,10 @@ static void throttle_test(struct kunit *test)
 	throttled_on = NULL;
 	kunit_activate_static_stub(test, reclaim_throttle, note_throttle);
 	current->flags &= ~flags_played;
-	if (c->kswapd)
+	if (c->kswapd || c->helper)
 		current->flags |= PF_KSWAPD;
+	if (c->kswapd)
+		pgdat->kswapd = current;
 	if (c->local_throttle)
 		current->flags |= PF_LOCAL_THROTTLE;
 	current->flags |= c->task;
@@ -169,7 +171,7 @@ static void throttle_test(struct kunit *test)
 	if (c->cgroup)
 		throttle_cgroup(pgdat, &sc, c->reclaimed);
 	else
-		throttle_for_writeback(pgdat, &sc, c->reclaimed);
+		throttle_for_writeback(pgdat, &sc);
 	waited = jiffies - start;
 	switches = current->nvcsw - switches;
 #ifdef CONFIG_MEMCG

@@ -38,6 +38,7 @@ FIXTURE(dirty) {
 	int zram;
 	bool swap;
 	bool limited;			/* the disk, by io.max */
+	bool own_io;			/* the test enabled that controller */
 };
 
 FIXTURE_VARIANT(dirty) {
@@ -70,6 +71,8 @@ FIXTURE_TEARDOWN(dirty)
 		snprintf(text, sizeof(text), "%s wbps=max", self->disk->bdi);
 		cgroup_write(&self->s, 0, "io.max", text);
 	}
+	if (self->own_io)
+		disable_controller(self->s.cgroups, "io");
 	snprintf(text, sizeof(text), "/dev/zram%d", self->zram);
 	if (self->swap)
 		swapoff(text);
@@ -265,8 +268,7 @@ TEST_F_TIMEOUT(dirty, a_written_folio_is_freed_first, 60)
 	sync();
 	write_text("/proc/sys/vm/drop_caches", "1");
 
-	snprintf(text, sizeof(text), "%s/cgroup.subtree_control", s->cgroups);
-	write_text(text, "+io");
+	self->own_io = enable_controller(s->cgroups, "io");
 	/*
 	 * Folios that are written before they are met would be clean, and
 	 * satisfy the first pass.

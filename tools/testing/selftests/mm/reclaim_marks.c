@@ -42,7 +42,7 @@ struct pages {
 
 struct scene {
 	char dir[64], mnt[80], disk[PATH_MAX], file[PATH_MAX], tracefs[128], cgroup[96];
-	bool mounted, loop;
+	bool mounted, loop, enabled;
 };
 
 FIXTURE(marks) {
@@ -110,9 +110,6 @@ FIXTURE_SETUP(marks)
 		SKIP(return, "its sizes are made for pages of 4096 bytes");
 	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
 		SKIP(return, "no /proc/kpagecgroup: it needs PROC_PAGE_MONITOR and MEMCG");
-	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) ||
-	    write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory"))
-		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
 	if (shell("command -v mkfs.ext4 >/dev/null"))
 		SKIP(return, "no mkfs.ext4");
 	if (shell("grep -qw ext4 /proc/filesystems || modprobe -q ext4"))
@@ -120,7 +117,11 @@ FIXTURE_SETUP(marks)
 	snprintf(s->dir, sizeof(s->dir), "/tmp/reclaim_marks.XXXXXX");
 	ASSERT_NE(NULL, mkdtemp(s->dir));
 	snprintf(s->cgroup, sizeof(s->cgroup), "/sys/fs/cgroup/reclaim_marks.%d", getpid());
+	s->enabled = enable_controller("/sys/fs/cgroup", "memory");
 	ASSERT_EQ(0, mkdir(s->cgroup, 0700));
+	snprintf(path, sizeof(path), "%s/memory.stat", s->cgroup);
+	if (access(path, F_OK))
+		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
 	snprintf(s->mnt, sizeof(s->mnt), "%s/mnt", s->dir);
 	ASSERT_EQ(0, mkdir(s->mnt, 0700));
 	if (disk)
@@ -152,6 +153,8 @@ FIXTURE_TEARDOWN_PARENT(marks)
 		umount_disk(s);
 	if (s->cgroup[0])
 		rmdir(s->cgroup);
+	if (s->enabled)
+		disable_controller("/sys/fs/cgroup", "memory");
 	if (s->loop) {
 		int fd = open(s->disk, O_RDWR);
 

@@ -246,13 +246,16 @@ static bool swap_on_zram(void)
 	ok = fd >= 0 && pwrite(fd, page, PAGE, 0) == PAGE && !fsync(fd);
 	if (fd >= 0)
 		close(fd);
-	return ok && !swapon(ZRAM, 0);
+	if (ok && !swapon(ZRAM, 0))
+		return true;
+	write_text("/sys/block/zram0/reset", "1");
+	return false;
 }
 
 FIXTURE(numa) {
 	char saved[ARRAY_SIZE(knobs)][64];
 	bool swap;
-	bool memcg;
+	bool memcg, enabled;
 	unsigned long cpu, memory, lower;	/* nodes */
 	struct shared *shared;
 	pid_t tasks[MAX_TASKS];
@@ -327,21 +330,20 @@ FIXTURE_SETUP(numa)
 	if (access(SCAN, F_OK))
 		SKIP(return, "needs debugfs");
 	full = vm_event("numa_target_full");
-	if (trace_start())
+	if (trace_start()) {
+		rmdir(TRACE);
 		SKIP(return, "needs tracefs with the events of vmscan");
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
 		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
 		if (knobs[i].value)
 			write_text(knobs[i].path, knobs[i].value);
 	}
-	self->memcg = !write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
-	if (self->memcg) {
-		rmdir(CGROUP);
-		ASSERT_EQ(0, mkdir(CGROUP, 0700));
-		ASSERT_GE(memcg_event("numa_hint_faults"), 0);
-	} else {
+	self->enabled = enable_controller("/sys/fs/cgroup", "memory");
+	rmdir(CGROUP);
+	self->memcg = !mkdir(CGROUP, 0700) && memcg_event("numa_hint_faults") >= 0;
+	if (!self->memcg)
 		ksft_print_msg("no memory cgroup: its counters are not tested\n");
-	}
 	self->swap = swap_on_zram();
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->shared);
@@ -365,6 +367,8 @@ FIXTURE_TEARDOWN(numa)
 		write_text("/sys/block/zram0/reset", "1");
 	}
 	rmdir(CGROUP);
+	if (self->enabled)
+		disable_controller("/sys/fs/cgroup", "memory");
 }
 
 /* A new task, in the memory cgroup; it ends with the test. */

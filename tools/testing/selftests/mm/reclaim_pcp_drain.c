@@ -287,7 +287,7 @@ FIXTURE_SETUP(other_nodes)
 	if (access("/dev/nullb0", R_OK))
 		SKIP(return, "no /dev/nullb0: load null_blk");
 	if (variant->cpuset) {
-		self->enabled = enable_controller("cpuset");
+		self->enabled = enable_controller("/sys/fs/cgroup", "cpuset");
 		mkdir(CGROUP, 0755);
 		if (access(CGROUP "/cpuset.mems", W_OK)) {
 			rmdir(CGROUP);
@@ -302,7 +302,7 @@ FIXTURE_TEARDOWN(other_nodes)
 	kill_all(self->readers, NR_READERS);
 	rmdir(CGROUP);
 	if (self->enabled)
-		disable_controller("cpuset");
+		disable_controller("/sys/fs/cgroup", "cpuset");
 	if (self->interval[0])
 		write_text(STAT_INTERVAL, self->interval);
 }

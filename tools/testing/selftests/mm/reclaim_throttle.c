@@ -41,6 +41,7 @@ struct scene {
 	char disk[128];
 	bool loop;
 	bool mounted;
+	bool own_memory, own_io;		/* controllers that the test enabled */
 	char root[80], slow[128], clean[128];	/* cgroups */
 	char tracefs[160];
 	char saved[NR_KNOBS][32];
@@ -108,18 +109,19 @@ static bool setup_cgroups(struct scene *s)
 		if (mount("none", s->root, "cgroup2", 0, NULL))
 			return cannot(s, "no cgroup v2");
 	}
-	if (write_under(s->root, "cgroup.subtree_control", "+memory") ||
-	    write_under(s->root, "cgroup.subtree_control", "+io"))
-		return cannot(s, "no controllers memory and io in cgroup v2");
+	s->own_memory = enable_controller(s->root, "memory");
+	s->own_io = enable_controller(s->root, "io");
 	snprintf(s->slow, sizeof(s->slow), "%s/reclaim_throttle.%d.slow", s->root, getpid());
 	snprintf(s->clean, sizeof(s->clean), "%s/reclaim_throttle.%d.clean", s->root, getpid());
 	if (mkdir(s->slow, 0700) || mkdir(s->clean, 0700))
 		return fail(s, "mkdir of a cgroup");
+	if (write_under(s->slow, "memory.max", "max"))
+		return cannot(s, "no memory controller in cgroup v2");
 	if (stat(s->disk, &st))
 		return fail(s, s->disk);
 	if (write_under(s->slow, "io.max", "%u:%u wbps=%lu", major(st.st_rdev),
 			minor(st.st_rdev), SLOW_BPS))
-		return cannot(s, "no io.max: the kernel is built without BLK_DEV_THROTTLING");
+		return cannot(s, "no io.max in cgroup v2: it needs BLK_DEV_THROTTLING");
 	return true;
 }
 
@@ -386,6 +388,10 @@ static void end_scene(struct scene *s)
 		usleep(100000);
 	if (s->clean[0])
 		rmdir(s->clean);
+	if (s->own_memory)
+		disable_controller(s->root, "memory");
+	if (s->own_io)
+		disable_controller(s->root, "io");
 	if (s->dir[0])
 		shell("umount %s/cgroup 2>/dev/null; rm -rf %s", s->dir, s->dir);
 	for (int i = 0; i < NR_KNOBS; i++) {

@@ -77,21 +77,21 @@ static inline int write_under(const char *dir, const char *name, const char *fmt
 }
 
 /*
- * A controller for the children of cgroup v2's root; true if they did not have it
- * before, so that disable_controller() has to follow.
+ * A controller for the children of @root, the root of cgroup v2; true if they did
+ * not have it before, so that disable_controller() has to follow.
  */
-static inline bool enable_controller(const char *name)
+static inline bool enable_controller(const char *root, const char *name)
 {
-	char text[256];
+	char path[128], text[256];
 
-	return !read_text("/sys/fs/cgroup/cgroup.subtree_control", text, sizeof(text)) &&
-	       !strstr(text, name) &&
-	       !write_under("/sys/fs/cgroup", "cgroup.subtree_control", "+%s\n", name);
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", root);
+	return !read_text(path, text, sizeof(text)) && !strstr(text, name) &&
+	       !write_under(root, "cgroup.subtree_control", "+%s\n", name);
 }
 
-static inline void disable_controller(const char *name)
+static inline void disable_controller(const char *root, const char *name)
 {
-	write_under("/sys/fs/cgroup", "cgroup.subtree_control", "-%s\n", name);
+	write_under(root, "cgroup.subtree_control", "-%s\n", name);
 }
 
 /* system(3) of a formatted command */

@@ -128,6 +128,9 @@ active_file() { awk '$1 == "Active(file):" { print $2 }' /proc/meminfo; }
 # KiB read from a block device.
 kib_read() { awk -v disk="${1#/dev/}" '$3 == disk { print $6 / 2 }' /proc/diskstats; }
 
+# kib_since BEFORE DEVICE: the whole KiB read from it since kib_read said BEFORE.
+kib_since() { awk -v a="$1" -v b="$(kib_read "$2")" 'BEGIN { printf "%.0f", b - a }'; }
+
 # Files in a row of one directory have inodes in a row.
 scan_setup() {
 	mount_target ext4 || die "ext4's scratch disk does not mount"
@@ -155,7 +158,7 @@ run_metadata() {
 	fast
 	vmstat_save after
 	active=$(($(active_file) - before))
-	read=$(awk -v a="$read" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')
+	read=$(kib_since "$read" "$device")
 	[ "$read" -gt 0 ] || die "the scan read nothing from $device: the inode tables were still in memory"
 	value "$point" stats $LOOKUPS
 	value "$point" read_kib "$read"
@@ -181,10 +184,12 @@ tree_setup() {
 	if [[ " $POINTS " = *" find-ext4 "* ]]; then
 		large_setup || return
 	fi
-	for ((dir = 0; dir < DIRS; dir++)); do
-		mkdir -p "$TARGET/tree/$dir"
-		(cd "$TARGET/tree/$dir" && seq 250 | xargs touch) || return
-	done
+	if [[ " $POINTS " = *" "@(walk|git)-ext4" "* ]]; then
+		for ((dir = 0; dir < DIRS; dir++)); do
+			mkdir -p "$TARGET/tree/$dir"
+			(cd "$TARGET/tree/$dir" && seq 250 | xargs touch) || return
+		done
+	fi
 	sync
 	umount "$TARGET" || return
 	mount -o noatime,noinit_itable "$device" "$TARGET"
@@ -251,7 +256,7 @@ run_rescan() {
 
 # The KiB of the file that have to be read again after find, of all and in the mean of four rounds that begin anew.
 run_find() {
-	local point=$1 round before read=0 found=0
+	local point=$1 round before again read=0 found=0
 	vmstat_save before
 	for round in 1 2 3 4; do
 		{ umount "$TARGET" && mount -o noatime,noinit_itable "$device" "$TARGET"; } || die "ext4 does not mount again"
@@ -261,12 +266,12 @@ run_find() {
 		done
 		before=$(kib_read "$device")
 		find "$TARGET/large" >/dev/null
-		found=$(awk -v n="$found" -v a="$before" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", n + b - a }')
+		found=$((found + $(kib_since "$before" "$device")))
 		before=$(kib_read "$device")
 		cat "$TARGET/file" >/dev/null
-		before=$(awk -v a="$before" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')
-		echo "@note $point: round $round: $before KiB of the file were read again"
-		read=$((read + before))
+		again=$(kib_since "$before" "$device")
+		echo "@note $point: round $round: $again KiB of the file were read again"
+		read=$((read + again))
 	done
 	vmstat_save after
 	value "$point" file_kib "$(du -k "$TARGET/file" | cut -f 1)"
@@ -323,7 +328,7 @@ beside_stream() {
 	added_stop "$point"
 	echo 100 >/proc/sys/vm/vfs_cache_pressure
 	value "$point" files_walked "$(word files)"
-	value "$point" read_kib "$(awk -v a="$before" -v b="$(kib_read "$device")" 'BEGIN { printf "%.0f", b - a }')"
+	value "$point" read_kib "$(kib_since "$before" "$device")"
 	value "$point" kib_per_1000_files "$(awk -v a="$before" -v b="$(kib_read "$device")" -v n="$(word files)" \
 		'BEGIN { printf "%.1f", (b - a) * 1000 / n }')"
 	value "$point" refaults "$(vmstat_delta workingset_refault_file)"

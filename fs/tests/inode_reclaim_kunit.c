@@ -133,6 +133,16 @@ static struct inode *new_test_inode(struct kunit *test)
 	return inode;
 }
 
+/* Stands in for a folio; not at index 0, as an entry there may go with its inode. */
+#define ENTRY	1
+
+static void add_entry(struct kunit *test, struct inode *inode)
+{
+	void *old = xa_store_irq(&inode->i_data.i_pages, ENTRY, xa_mk_value(1), GFP_KERNEL);
+
+	KUNIT_ASSERT_FALSE(test, xa_is_err(old));
+}
+
 static void iput_in_reclaim(struct inode *inode)
 {
 	struct reclaim_state rs = { };
@@ -190,9 +200,8 @@ static void iput_test(struct kunit *test)
 	if (c->dirty)
 		__mark_inode_dirty(inode, c->dirty);
 	if (c->writeback) {
-		KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_irq(xa, 1, xa_mk_value(1),
-								GFP_KERNEL)));
-		xa_set_mark(xa, 1, PAGECACHE_TAG_WRITEBACK);
+		add_entry(test, inode);
+		xa_set_mark(xa, ENTRY, PAGECACHE_TAG_WRITEBACK);
 	}
 	set_state(inode, c->state);
 	if (c->unlinked)
@@ -258,12 +267,7 @@ static void kept_inode_is_freed_test(struct kunit *test)
 		kunit_skip(test, "page cache does not keep inodes off the LRU");
 	inode = new_test_inode(test);
 	xa = &inode->i_data.i_pages;
-	/*
-	 * Stands in for a folio; at index 1, because an entry at 0 may go with
-	 * its inode.
-	 */
-	KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_irq(xa, 1, xa_mk_value(1),
-							GFP_KERNEL)));
+	add_entry(test, inode);
 	set_state(inode, I_DONTCACHE | I_DIRTY_SYNC);
 	iput_in_reclaim(inode);
 	KUNIT_ASSERT_EQ(test, nr_evicted, 0);

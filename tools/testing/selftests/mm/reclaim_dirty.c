@@ -268,7 +268,7 @@ TEST_F_TIMEOUT(dirty, a_written_folio_is_freed_first, 60)
 	sync();
 	write_text("/proc/sys/vm/drop_caches", "1");
 
-	self->own_io = enable_controller(s->cgroups, "io");
+	enable_controller(s->cgroups, "io", &self->own_io);
 	/*
 	 * Folios that are written before they are met would be clean, and
 	 * satisfy the first pass.

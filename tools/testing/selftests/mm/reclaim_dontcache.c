@@ -200,7 +200,7 @@ static int write_files(struct scene *s)
 static bool setup_cgroups(struct scene *s)
 {
 	const char *root = "/sys/fs/cgroup";
-	char own[80], path[128], has[256];
+	char own[80];
 
 	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
 		snprintf(own, sizeof(own), "%s/cgroup", s->dir);
@@ -209,10 +209,8 @@ static bool setup_cgroups(struct scene *s)
 			return cannot(s, "no cgroup v2");
 		root = own;
 	}
-	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", root);
-	if (read_text(path, has, sizeof(has)) || write_text(path, "+memory"))
+	if (!enable_controller(root, "memory", &s->own_memory))
 		return cannot(s, "no memory controller in cgroup v2");
-	s->own_memory = !strstr(has, "memory");
 	snprintf(s->root, sizeof(s->root), "%s", root);
 	for (int i = A; i <= B; i++) {
 		snprintf(s->cgroup[i], sizeof(s->cgroup[i]), "%s/reclaim_dontcache.%d.%c",
@@ -458,7 +456,7 @@ static void scene_teardown(struct scene *s)
 			rmdir(s->cgroup[i]);
 	}
 	if (s->own_memory)
-		write_under(s->root, "cgroup.subtree_control", "-memory");
+		disable_controller(s->root, "memory");
 	/* Of a ratio and its bytes, the one that is not 0 was set. */
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
 		if (s->saved[i][0] && (strcmp(s->saved[i], "0") || i == 0))

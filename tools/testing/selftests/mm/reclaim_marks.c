@@ -114,14 +114,12 @@ FIXTURE_SETUP(marks)
 		SKIP(return, "no mkfs.ext4");
 	if (shell("grep -qw ext4 /proc/filesystems || modprobe -q ext4"))
 		SKIP(return, "no ext4 in this kernel");
+	if (!enable_controller("/sys/fs/cgroup", "memory", &s->enabled))
+		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
 	snprintf(s->dir, sizeof(s->dir), "/tmp/reclaim_marks.XXXXXX");
 	ASSERT_NE(NULL, mkdtemp(s->dir));
 	snprintf(s->cgroup, sizeof(s->cgroup), "/sys/fs/cgroup/reclaim_marks.%d", getpid());
-	s->enabled = enable_controller("/sys/fs/cgroup", "memory");
 	ASSERT_EQ(0, mkdir(s->cgroup, 0700));
-	snprintf(path, sizeof(path), "%s/memory.stat", s->cgroup);
-	if (access(path, F_OK))
-		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
 	snprintf(s->mnt, sizeof(s->mnt), "%s/mnt", s->dir);
 	ASSERT_EQ(0, mkdir(s->mnt, 0700));
 	if (disk)

@@ -339,11 +339,14 @@ FIXTURE_SETUP(numa)
 		if (knobs[i].value)
 			write_text(knobs[i].path, knobs[i].value);
 	}
-	self->enabled = enable_controller("/sys/fs/cgroup", "memory");
-	rmdir(CGROUP);
-	self->memcg = !mkdir(CGROUP, 0700) && memcg_event("numa_hint_faults") >= 0;
-	if (!self->memcg)
+	self->memcg = enable_controller("/sys/fs/cgroup", "memory", &self->enabled);
+	if (self->memcg) {
+		rmdir(CGROUP);
+		ASSERT_EQ(0, mkdir(CGROUP, 0700));
+		ASSERT_GE(memcg_event("numa_hint_faults"), 0);
+	} else {
 		ksft_print_msg("no memory cgroup: its counters are not tested\n");
+	}
 	self->swap = swap_on_zram();
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->shared);

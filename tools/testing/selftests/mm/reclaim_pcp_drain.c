@@ -287,12 +287,10 @@ FIXTURE_SETUP(other_nodes)
 	if (access("/dev/nullb0", R_OK))
 		SKIP(return, "no /dev/nullb0: load null_blk");
 	if (variant->cpuset) {
-		self->enabled = enable_controller("/sys/fs/cgroup", "cpuset");
-		mkdir(CGROUP, 0755);
-		if (access(CGROUP "/cpuset.mems", W_OK)) {
-			rmdir(CGROUP);
+		if (!enable_controller("/sys/fs/cgroup", "cpuset", &self->enabled))
 			SKIP(return, "no cpusets in cgroup v2");
-		}
+		mkdir(CGROUP, 0755);
+		ASSERT_EQ(0, access(CGROUP "/cpuset.mems", W_OK));
 	}
 	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
 }

@@ -73,8 +73,6 @@ static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt,
 
 static inline bool scene_setup(struct scene *s, const char *name)
 {
-	char has[256], path[128];
-
 	memset(s, 0, sizeof(*s));
 	if (geteuid())
 		return scene_cannot(s, "needs root");
@@ -100,10 +98,8 @@ static inline bool scene_setup(struct scene *s, const char *name)
 			return scene_cannot(s, "no cgroup v2");
 		s->own_cgroups = true;
 	}
-	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", s->cgroups);
-	if (read_text(path, has, sizeof(has)) || write_text(path, "+memory"))
+	if (!enable_controller(s->cgroups, "memory", &s->own_memory))
 		return scene_cannot(s, "no memory controller in cgroup v2");
-	s->own_memory = !strstr(has, "memory");
 	if (access(TRACING "/instances", F_OK))
 		mount("none", TRACING, "tracefs", 0, NULL);
 	if (access(TRACING "/instances", F_OK))
@@ -199,8 +195,6 @@ static inline bool scratch_mount(struct scene *s, struct scratch *d, const char 
 
 static inline void scene_teardown(struct scene *s)
 {
-	char path[128];
-
 	for (int i = s->nr_disks - 1; i >= 0; i--) {
 		struct scratch *d = &s->disk[i];
 
@@ -218,9 +212,8 @@ static inline void scene_teardown(struct scene *s)
 		for (int n = 0; s->cgroup[i][0] && rmdir(s->cgroup[i]) && n < 100; n++)
 			nap(10);
 	}
-	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", s->cgroups);
 	if (s->own_memory)
-		write_text(path, "-memory");
+		disable_controller(s->cgroups, "memory");
 	/* Of a ratio and its bytes, the one that is not 0 was set. */
 	for (size_t i = 0; s->changed && i < ARRAY_SIZE(scene_knobs); i++) {
 		if (i == 0 || strcmp(s->saved[i], "0"))

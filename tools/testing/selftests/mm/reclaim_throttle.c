@@ -109,19 +109,18 @@ static bool setup_cgroups(struct scene *s)
 		if (mount("none", s->root, "cgroup2", 0, NULL))
 			return cannot(s, "no cgroup v2");
 	}
-	s->own_memory = enable_controller(s->root, "memory");
-	s->own_io = enable_controller(s->root, "io");
+	if (!enable_controller(s->root, "memory", &s->own_memory) ||
+	    !enable_controller(s->root, "io", &s->own_io))
+		return cannot(s, "no controllers memory and io in cgroup v2");
 	snprintf(s->slow, sizeof(s->slow), "%s/reclaim_throttle.%d.slow", s->root, getpid());
 	snprintf(s->clean, sizeof(s->clean), "%s/reclaim_throttle.%d.clean", s->root, getpid());
 	if (mkdir(s->slow, 0700) || mkdir(s->clean, 0700))
 		return fail(s, "mkdir of a cgroup");
-	if (write_under(s->slow, "memory.max", "max"))
-		return cannot(s, "no memory controller in cgroup v2");
 	if (stat(s->disk, &st))
 		return fail(s, s->disk);
 	if (write_under(s->slow, "io.max", "%u:%u wbps=%lu", major(st.st_rdev),
 			minor(st.st_rdev), SLOW_BPS))
-		return cannot(s, "no io.max in cgroup v2: it needs BLK_DEV_THROTTLING");
+		return cannot(s, "no io.max: the kernel is built without BLK_DEV_THROTTLING");
 	return true;
 }
 

@@ -77,16 +77,21 @@ static inline int write_under(const char *dir, const char *name, const char *fmt
 }
 
 /*
- * A controller for the children of @root, the root of cgroup v2; true if they did
- * not have it before, so that disable_controller() has to follow.
+ * Give the children of @root, the root of cgroup v2, a controller; false if that
+ * cannot be. Sets *@own if they did not have the controller before, so that
+ * disable_controller() has to follow.
  */
-static inline bool enable_controller(const char *root, const char *name)
+static inline bool enable_controller(const char *root, const char *name, bool *own)
 {
 	char path[128], text[256];
 
 	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", root);
-	return !read_text(path, text, sizeof(text)) && !strstr(text, name) &&
-	       !write_under(root, "cgroup.subtree_control", "+%s\n", name);
+	if (read_text(path, text, sizeof(text)))
+		return false;
+	if (strstr(text, name))
+		return true;
+	*own = !write_under(root, "cgroup.subtree_control", "+%s\n", name);
+	return *own;
 }
 
 static inline void disable_controller(const char *root, const char *name)

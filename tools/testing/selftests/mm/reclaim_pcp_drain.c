@@ -359,7 +359,6 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	stalled = direct_reclaims() - stalled;
 	ksft_print_msg("%ld pages on the lists, %ld after %ld stalls\n",
 		       before, after, stalled);
-	ASSERT_GT(stalled, 150);
 	EXPECT_LT(left, lacked / 4);
 	/* One drain of all nodes empties the lists. */
 	EXPECT_GT(after, before * 3 / 4);

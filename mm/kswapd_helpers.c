@@ -43,24 +43,28 @@ static int kswapd_helper(void *data)
 	set_freezable();
 
 	while (!kthread_freezable_should_stop(NULL)) {
-		int priority = DEF_PRIORITY;
+		int priority = DEF_PRIORITY, missed = 0;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
 					       kswapd_helper_wanted(pgdat, true));
-		while (priority >= LAST_PRIORITY && !kthread_should_stop() &&
-		       !freezing(current) && kswapd_helper_wanted(pgdat, false)) {
+		while (missed < 3 && !kthread_should_stop() && !freezing(current) &&
+		       kswapd_helper_wanted(pgdat, false)) {
 			unsigned long freed;
 
 			atomic_inc(&helpers->at_work);
 			freed = kswapd_helper_shrink(pgdat, priority);
 			atomic_dec(&helpers->at_work);
 			/* A pass scans nothing of LRU lists shorter than 1 << priority. */
-			if (freed < SWAP_CLUSTER_MAX)
-				priority--;
+			if (freed >= SWAP_CLUSTER_MAX) {
+				missed = 0;
+			} else {
+				missed++;
+				priority = max(priority - 1, LAST_PRIORITY);
+			}
 			cond_resched();
 		}
 		/* Do not spin where such passes free next to nothing. */
-		if (priority < LAST_PRIORITY)
+		if (missed == 3)
 			schedule_timeout_interruptible(HZ);
 	}
 

@@ -143,10 +143,10 @@ static void expect_threads(struct kunit *test, unsigned int threads)
 /* If a creation fails, all nodes keep the threads that they had. */
 static void a_failed_start_changes_nothing(struct kunit *test)
 {
-	/* So many succeed; with 15 one on the second node fails, where there is one. */
+	/* How many creations succeed. With 15, one on the second node fails, if there is one. */
 	static const int lefts[] = { 0, 1, KSWAPD_THREADS_MAX - 1 };
 
-	/* Ends here if somebody has set it since, so that the setting stays. */
+	/* Do not overwrite what somebody has set. */
 	KUNIT_ASSERT_EQ_MSG(test, NODE_DATA(first_memory_node)->kswapd_helpers.nr, 0,
 			    "vm.kswapd_threads is not 1, the default");
 	for (unsigned int threads = 1; threads <= 3; threads += 2) {

@@ -27,6 +27,11 @@
 
 /* Scanning more than a pass of this priority is left to kswapd. */
 #define LAST_PRIORITY	(DEF_PRIORITY - 2)
+/*
+ * A helper rests after this many passes in a row that free next to nothing. A single
+ * one may only have joined the shared walk over memcgs near its end.
+ */
+#define MAX_MISSED	3
 
 static DEFINE_MUTEX(kswapd_threads_mutex);
 /* Nodes whose kswapd runs: only these may have helpers. */
@@ -47,8 +52,8 @@ static int kswapd_helper(void *data)
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
 					       kswapd_helper_wanted(pgdat, true));
-		while (missed < 3 && !kthread_should_stop() && !freezing(current) &&
-		       kswapd_helper_wanted(pgdat, false)) {
+		while (missed < MAX_MISSED && !kthread_should_stop() &&
+		       !freezing(current) && kswapd_helper_wanted(pgdat, false)) {
 			unsigned long freed;
 
 			atomic_inc(&helpers->at_work);
@@ -64,7 +69,7 @@ static int kswapd_helper(void *data)
 			cond_resched();
 		}
 		/* Do not spin where such passes free next to nothing. */
-		if (missed == 3)
+		if (missed == MAX_MISSED)
 			schedule_timeout_interruptible(HZ);
 	}
 

@@ -7,6 +7,16 @@ SHELL := /bin/bash
 # A kernel's make started by a verb must not take this one's options for its own.
 unexport MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 
+# A misspelt option would be ignored, and the verb do something else than was asked for. A verb's options are the words
+# before a = in its line of `make help`; those of `tree` go with every verb. What is set before `make` is not looked at.
+given := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+ifneq ($(given),)
+verbs := $(or $(MAKECMDGOALS),help)
+asked := tree $(verbs) $(if $(filter test,$(verbs)),kunit selftest)
+options := $(shell sed -nE $(foreach verb,$(asked),-e 's/^$(verb): .*\#\# //p') $(firstword $(MAKEFILE_LIST)) | grep -oE '[A-Z_]+=')
+$(foreach name,$(given),$(if $(filter $(name)=,$(options)),,$(error $(verbs) has no option $(name); `make help` shows each verb with its own)))
+endif
+
 lr := scripts/setup -q && PYTHONPATH=scripts build/venv/bin/python -m lr
 
 .PHONY: help setup tree save build boot demo kunit selftest check bisect ablate stable deb mbox soak test bench profile report clean
@@ -28,16 +38,16 @@ save: ## turn the commits of build/linux back into series/ and overlay files  (F
 build: ## build the kernel  (KERNEL=series|stock, DEBUG=1|races)
 	@$(lr) build
 
-boot: ## a shell in the kernel  (KERNEL= DEBUG=1 CPUS=4 MEM=2G NODES=2 DISK=xfs:1G RUN='command' TIMEOUT=600)
+boot: ## a shell in the kernel  (KERNEL= DEBUG=1|races CPUS=4 MEM=2G NODES=2 DISK=xfs:1G RUN='command' TIMEOUT=600)
 	@$(lr) boot
 
-demo: ## the tour, from nothing: build stock and ours, run the same load on both and on one thread and four, show what each did
+demo: ## the tour, from nothing: build stock and ours, run the same load on both and on one thread and four, show what each did  (TIMEOUT=)
 	@$(lr) demo
 
 kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern WHERE=uml|qemu TIMEOUT=)
 	@$(lr) kunit
 
-selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, with a node that goes  (TEST=PROGRAM or PROGRAM:FIXTURE[.VARIANT].CASE, MATRIX="lru_gen=on,nodes=1 lru_gen=off,nodes=2", KERNEL= DEBUG=1 TIMEOUT=)
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, with a node that goes  (TEST=PROGRAM or PROGRAM:FIXTURE[.VARIANT].CASE, MATRIX="lru_gen=on,nodes=1 lru_gen=off,nodes=2", KERNEL= DEBUG=1|races TIMEOUT=)
 	@$(lr) selftest
 
 check: ## a minute or two, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests
@@ -46,7 +56,7 @@ check: ## a minute or two, builds nothing: round trip, ownership, checkpatch, li
 bisect: ## build every commit of the series by itself
 	@$(lr) bisect
 
-ablate: ## undo one mechanism at a time; the tests it names must fail  (ABLATION=name BUDGET=minutes)
+ablate: ## undo one mechanism at a time; the tests it names must fail  (ABLATION=name BUDGET=minutes TIMEOUT=)
 	@$(lr) ablate
 
 stable: ## the fix meant for stable kernels, on one: stock loses the data, fixed it does not  (BASE=6.12 TIMEOUT=)
@@ -67,7 +77,7 @@ test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
 bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=3 QUICK=1 LOCKSTEP=1 QUANTUM=5000)
 	@$(lr) bench
 
-profile: ## instructions by function, thread and CPU, and who waits for which spinlock  (SCENARIO= VARIANT= KERNELS="stock series" ROWS=15)
+profile: ## instructions by function, thread and CPU, and who waits for which spinlock  (SCENARIO= VARIANT= KERNELS="stock series" ROWS=15 QUANTUM=5000)
 	@$(lr) profile
 
 report: ## the lab's samples as one HTML page, build/bench/report.html

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # NUMA balancing towards nodes that are full: memcached with FILL percent of the memory (80) under load, and a task with
-# huge pages whose target has no huge page left. HUGE=1: memcached with huge pages. BALANCING=0: without NUMA
-# balancing, to tell what else differs between two kernels.
+# huge pages whose target has no huge page left. HUGE=1: memcached with huge pages.
 # Usage: numa-full-node.sh POINT...
 # Points: clients-N, huge-folios.
 
@@ -131,7 +130,7 @@ prepare() {
 	local debug=/sys/kernel/debug/sched/numa_balancing device setting
 	[ -d /sys/devices/system/node/node1 ] || fail "this scenario needs two nodes or more"
 	command -v memcached >/dev/null || fail "memcached is not installed; on Debian: apt-get install memcached"
-	echo "${BALANCING:-1}" >/proc/sys/kernel/numa_balancing || fail "this kernel has no NUMA balancing"
+	echo 1 >/proc/sys/kernel/numa_balancing || fail "this kernel has no NUMA balancing"
 	# An emulated guest is slow: scan early and often, so that a short run has faults to count.
 	for setting in scan_period_max_ms=1000 scan_delay_ms=200 scan_period_min_ms=200; do
 		if ! echo "${setting#*=}" >"$debug/${setting%%=*}"; then

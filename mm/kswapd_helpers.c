@@ -11,10 +11,9 @@
  * kswapd_threads_mutex protects the setting and which helpers exist. It is taken
  * inside the memory hotplug lock.
  */
-#include <kunit/static_stub.h>
-#include <kunit/visibility.h>
 #include <linux/freezer.h>
 #include <linux/kthread.h>
+#include <linux/lockdep.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
@@ -25,7 +24,7 @@
 
 #include "kswapd_helpers.h"
 
-/* Scanning more than a pass of this priority is left to kswapd. */
+/* On the classic LRU, scanning more than a pass of this priority is left to kswapd. */
 #define LAST_PRIORITY	(DEF_PRIORITY - 2)
 /*
  * A helper rests after this many passes in a row that free next to nothing. A single
@@ -59,7 +58,7 @@ static int kswapd_helper(void *data)
 			atomic_inc(&helpers->at_work);
 			freed = kswapd_helper_shrink(pgdat, priority);
 			atomic_dec(&helpers->at_work);
-			/* A pass scans nothing of LRU lists shorter than 1 << priority. */
+			/* The classic LRU scans nothing of lists shorter than 1 << priority. */
 			if (freed >= SWAP_CLUSTER_MAX) {
 				missed = 0;
 			} else {
@@ -100,39 +99,30 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 	wake_up(&helpers->wait);
 }
 
-/* KUnit replaces this with a function that fails. */
-VISIBLE_IF_KUNIT struct task_struct *kswapd_helper_create(pg_data_t *pgdat)
-{
-	KUNIT_STATIC_STUB_REDIRECT(kswapd_helper_create, pgdat);
-	return kthread_create_on_node(kswapd_helper, pgdat, pgdat->node_id, "kswapd%d:%u",
-				      pgdat->node_id, pgdat->kswapd_helpers.nr + 1);
-}
-
-/* Start helpers until the node has nr. Under kswapd_threads_mutex. */
-static int kswapd_helpers_grow(pg_data_t *pgdat, unsigned int nr)
-{
-	struct kswapd_helpers *helpers = &pgdat->kswapd_helpers;
-
-	while (helpers->nr < nr) {
-		struct task_struct *task = kswapd_helper_create(pgdat);
-
-		if (IS_ERR(task))
-			return PTR_ERR(task);
-		helpers->thread[helpers->nr] = task;
-		WRITE_ONCE(helpers->nr, helpers->nr + 1);
-		wake_up_process(task);
-	}
-	return 0;
-}
-
-/* Keep nr helpers. Stop the others one by one, each after its pass. Under kswapd_threads_mutex. */
-static void kswapd_helpers_trim(pg_data_t *pgdat, unsigned int nr)
+/*
+ * Give a node nr helpers, or as many as can be created: a node with fewer works, too,
+ * so failure only warns. Surplus helpers are stopped one by one, each after its pass.
+ */
+static void kswapd_helpers_resize(pg_data_t *pgdat, unsigned int nr)
 {
 	struct kswapd_helpers *helpers = &pgdat->kswapd_helpers;
 	unsigned int was = helpers->nr;
 
-	if (nr >= was)
-		return;
+	lockdep_assert_held(&kswapd_threads_mutex);
+	while (helpers->nr < nr) {
+		struct task_struct *task;
+
+		task = kthread_create_on_node(kswapd_helper, pgdat, pgdat->node_id, "kswapd%d:%u",
+					      pgdat->node_id, helpers->nr + 1);
+		if (IS_ERR(task)) {
+			pr_warn("kswapd%d: %u helpers instead of %u (error %ld)\n",
+				pgdat->node_id, helpers->nr, nr, PTR_ERR(task));
+			return;
+		}
+		helpers->thread[helpers->nr] = task;
+		WRITE_ONCE(helpers->nr, helpers->nr + 1);
+		wake_up_process(task);
+	}
 	WRITE_ONCE(helpers->nr, nr);
 	for (unsigned int i = nr; i < was; i++)
 		kthread_stop(helpers->thread[i]);
@@ -142,20 +132,13 @@ static void kswapd_helpers_trim(pg_data_t *pgdat, unsigned int nr)
  * kswapd_helpers_start - start the helpers of a node whose kswapd has started
  * @pgdat: the node
  *
- * A node with fewer helpers still works, so failure only warns.
- *
  * Context: boot and memory hot-add. Sleeps.
  */
 void kswapd_helpers_start(pg_data_t *pgdat)
 {
-	int ret;
-
 	guard(mutex)(&kswapd_threads_mutex);
 	node_set(pgdat->node_id, kswapd_helpers_nodes);
-	ret = kswapd_helpers_grow(pgdat, kswapd_threads - 1);
-	if (ret)
-		pr_warn("kswapd%d: %u helpers instead of %d (error %d)\n", pgdat->node_id,
-			pgdat->kswapd_helpers.nr, kswapd_threads - 1, ret);
+	kswapd_helpers_resize(pgdat, kswapd_threads - 1);
 }
 
 /**
@@ -169,54 +152,25 @@ void kswapd_helpers_stop(pg_data_t *pgdat)
 {
 	guard(mutex)(&kswapd_threads_mutex);
 	node_clear(pgdat->node_id, kswapd_helpers_nodes);
-	kswapd_helpers_trim(pgdat, 0);
-}
-
-/*
- * Set vm.kswapd_threads; the value is in range. If a helper cannot be created, the
- * old setting stays, and those beyond the old setting are stopped. A lower setting
- * creates none, so that lowering does not fail.
- */
-VISIBLE_IF_KUNIT int kswapd_threads_set(int threads)
-{
-	int nid, ret = 0;
-
-	guard(mutex)(&kswapd_threads_mutex);
-	if (threads >= kswapd_threads) {
-		for_each_node_mask(nid, kswapd_helpers_nodes) {
-			ret = kswapd_helpers_grow(NODE_DATA(nid), threads - 1);
-			if (ret)
-				break;
-		}
-	}
-	if (!ret)
-		WRITE_ONCE(kswapd_threads, threads);
-	for_each_node_mask(nid, kswapd_helpers_nodes)
-		kswapd_helpers_trim(NODE_DATA(nid), kswapd_threads - 1);
-	return ret;
+	kswapd_helpers_resize(pgdat, 0);
 }
 
 static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
 {
-	/*
-	 * A write at an offset other than 0 may be ignored, with success. threads
-	 * then stays 0, which no valid write can set.
-	 */
-	int threads = write ? 0 : READ_ONCE(kswapd_threads);
-	const struct ctl_table copy = {
-		.procname = table->procname,
-		.data = &threads,
-		.maxlen = sizeof(threads),
-		.extra1 = table->extra1,
-		.extra2 = table->extra2,
-	};
-	int ret;
+	int nid, ret;
 
-	ret = proc_dointvec_minmax(&copy, write, buffer, lenp, ppos);
-	if (!ret && write && threads)
-		ret = kswapd_threads_set(threads);
-	return ret;
+	/* A reader need not wait for helpers that stop. */
+	if (!write)
+		return proc_dointvec_minmax(table, write, buffer, lenp, ppos);
+
+	guard(mutex)(&kswapd_threads_mutex);
+	ret = proc_dointvec_minmax(table, write, buffer, lenp, ppos);
+	if (ret)
+		return ret;
+	for_each_node_mask(nid, kswapd_helpers_nodes)
+		kswapd_helpers_resize(NODE_DATA(nid), kswapd_threads - 1);
+	return 0;
 }
 
 static int kswapd_threads_max = KSWAPD_THREADS_MAX;
@@ -224,6 +178,7 @@ static int kswapd_threads_max = KSWAPD_THREADS_MAX;
 static const struct ctl_table kswapd_helpers_sysctls[] = {
 	{
 		.procname	= "kswapd_threads",
+		.data		= &kswapd_threads,
 		.maxlen		= sizeof(int),
 		.mode		= 0644,
 		.proc_handler	= kswapd_threads_handler,

@@ -24,11 +24,6 @@ static inline bool kswapd_has_helpers(pg_data_t *pgdat)
 bool kswapd_helper_wanted(pg_data_t *pgdat, bool asleep);
 unsigned long kswapd_helper_shrink(pg_data_t *pgdat, int priority);
 
-#if IS_ENABLED(CONFIG_KUNIT)
-struct task_struct *kswapd_helper_create(pg_data_t *pgdat);
-int kswapd_threads_set(int threads);
-#endif
-
 #else
 
 static inline void kswapd_helpers_wake(pg_data_t *pgdat) {}

@@ -75,7 +75,7 @@ def stop() -> None:
 
 
 def threads_without_memory(rng: random.Random) -> str:
-    """Who changes kswapd_threads has allocations fail: the value is as asked, or as it was."""
+    """Who changes kswapd_threads has allocations fail: the value is as asked, even with fewer helpers, or as it was."""
     if not THREADS.exists():
         return "not in this kernel"
     was, wanted = int(get(THREADS)), rng.randint(1, 16)

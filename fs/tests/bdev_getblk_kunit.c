@@ -264,7 +264,7 @@ static void nothing_beyond_the_end(struct kunit *test)
 	use_block_size(test, c->size);
 	KUNIT_EXPECT_EQ(test, marks_after_use(test, blocks - 1, c->gfp), 1);
 	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, blocks, c->size, c->gfp));
-	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, U64_MAX / c->size, c->size, c->gfp));
+	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, div_u64(U64_MAX, c->size), c->size, c->gfp));
 	KUNIT_EXPECT_NULL(test, bdev_getblk_ahead(d->bdev, blocks, c->size, c->gfp));
 }
 

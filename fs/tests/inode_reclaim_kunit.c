@@ -201,7 +201,9 @@ static void iput_test(struct kunit *test)
 		__mark_inode_dirty(inode, c->dirty);
 	if (c->writeback) {
 		add_entry(test, inode);
-		xa_set_mark(xa, ENTRY, PAGECACHE_TAG_WRITEBACK);
+		xa_lock_irq(xa);
+		__xa_set_mark(xa, ENTRY, PAGECACHE_TAG_WRITEBACK);
+		xa_unlock_irq(xa);
 	}
 	set_state(inode, c->state);
 	if (c->unlinked)

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kswapd's helpers: when they begin and end, whose page table walk they use,
- * and that a failed start changes nothing. Included by mm/vmscan.c.
+ * kswapd's helpers: when they begin and end, and whose page table walk they use.
+ * Included by mm/vmscan.c.
  */
-#include <kunit/static_stub.h>
 #include <kunit/test.h>
-#include <kunit/test-bug.h>
-#include <linux/err.h>
-#include <linux/nodemask.h>
 
 /* A node with four helpers and a zone that has @free pages free, min 500, low 750, high 1000. */
 static pg_data_t *node_with(struct kunit *test, long free)
@@ -116,58 +112,6 @@ static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
 }
 #endif
 
-static int creations_left;
-
-static struct task_struct *create_some(pg_data_t *pgdat)
-{
-	struct task_struct *task;
-
-	if (!creations_left--)
-		return ERR_PTR(-ENOMEM);
-	kunit_deactivate_static_stub(kunit_get_current_test(), kswapd_helper_create);
-	task = kswapd_helper_create(pgdat);
-	kunit_activate_static_stub(kunit_get_current_test(), kswapd_helper_create, create_some);
-	return task;
-}
-
-/* Every node has so many reclaim threads, its kswapd included. */
-static void expect_threads(struct kunit *test, unsigned int threads)
-{
-	int nid;
-
-	for_each_node_state(nid, N_MEMORY)
-		KUNIT_EXPECT_EQ_MSG(test, 1 + READ_ONCE(NODE_DATA(nid)->kswapd_helpers.nr),
-				    threads, "node %d", nid);
-}
-
-/* If a creation fails, all nodes keep the threads that they had. */
-static void a_failed_start_changes_nothing(struct kunit *test)
-{
-	/* How many creations succeed. With 15, one on the second node fails, if there is one. */
-	static const int lefts[] = { 0, 1, KSWAPD_THREADS_MAX - 1 };
-
-	/* Do not overwrite what somebody has set. */
-	KUNIT_ASSERT_EQ_MSG(test, NODE_DATA(first_memory_node)->kswapd_helpers.nr, 0,
-			    "vm.kswapd_threads is not 1, the default");
-	for (unsigned int threads = 1; threads <= 3; threads += 2) {
-		KUNIT_ASSERT_EQ(test, kswapd_threads_set(threads), 0);
-		expect_threads(test, threads);
-		for (int i = 0; i < ARRAY_SIZE(lefts); i++) {
-			if (lefts[i] > 1 && num_node_state(N_MEMORY) == 1)
-				continue;
-			creations_left = lefts[i];
-			kunit_activate_static_stub(test, kswapd_helper_create, create_some);
-			KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), -ENOMEM);
-			kunit_deactivate_static_stub(test, kswapd_helper_create);
-			expect_threads(test, threads);
-		}
-		KUNIT_EXPECT_EQ(test, kswapd_threads_set(KSWAPD_THREADS_MAX), 0);
-		expect_threads(test, KSWAPD_THREADS_MAX);
-	}
-	KUNIT_EXPECT_EQ(test, kswapd_threads_set(1), 0);
-	expect_threads(test, 1);
-}
-
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
 	KUNIT_CASE(a_boost_does_not_count),
@@ -175,7 +119,6 @@ static struct kunit_case kswapd_helpers_cases[] = {
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_does_not_use_its_nodes_walk),
 #endif
-	KUNIT_CASE(a_failed_start_changes_nothing),
 	{}
 };
 

@@ -13,7 +13,6 @@ struct refill {
 	pg_data_t pgdat;
 	struct zone *zone;
 	struct per_cpu_pages pcp;
-	unsigned int alloc_flags;
 };
 
 static struct refill *refill_of(struct kunit *test, unsigned long free)
@@ -38,7 +37,7 @@ static struct refill *refill_of(struct kunit *test, unsigned long free)
 
 static int refill(struct refill *r, int order)
 {
-	return nr_pcp_alloc(&r->pcp, r->zone, order, r->alloc_flags);
+	return nr_pcp_alloc(&r->pcp, r->zone, order);
 }
 
 /* Refills of a CPU that only allocates double up to the limit. */
@@ -60,6 +59,13 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	for (int i = 0; i < 10; i++)
 		KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH);
+	/* Free CMA does not count. */
+	if (IS_ENABLED(CONFIG_CMA)) {
+		atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], 10 * HIGH);
+		atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 9 * HIGH);
+		KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH);
+		atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 0);
+	}
 	/* When memory is plentiful again, refills grow anew. */
 	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], HIGH + 1);
 	KUNIT_EXPECT_EQ(test, refill(r, 0),
@@ -74,21 +80,6 @@ static void nothing_is_capped_without_helpers(struct kunit *test)
 	r->pgdat.kswapd_helpers.nr = 0;
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
-}
-
-/* Free pages of CMA are there for those who may take them. */
-static void cma_counts_for_movable_pages_only(struct kunit *test)
-{
-	struct refill *r = refill_of(test, 10 * HIGH);
-
-	if (!IS_ENABLED(CONFIG_CMA))
-		kunit_skip(test, "no CMA");
-	atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 9 * HIGH);
-	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	r->alloc_flags = ALLOC_CMA;
-	KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
-	r->alloc_flags = 0;
-	KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH);
 }
 
 /* The flag may outlive the shortage, until free pages exceed high and the reserve. */
@@ -118,7 +109,6 @@ static struct kunit_case pcp_refill_cases[] = {
 	KUNIT_CASE(refills_grow_while_memory_is_plentiful),
 	KUNIT_CASE(a_refill_is_one_batch_below_high),
 	KUNIT_CASE(nothing_is_capped_without_helpers),
-	KUNIT_CASE(cma_counts_for_movable_pages_only),
 	KUNIT_CASE(a_stale_flag_caps_nothing),
 	KUNIT_CASE(other_refills_are_unchanged),
 	{}

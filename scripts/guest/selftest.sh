@@ -21,7 +21,7 @@ for controller in cpuset cpu io memory pids; do
 done
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug 2>/dev/null
 
-for fs in ext4 xfs btrfs f2fs; do
+for fs in ext4 xfs; do
 	if device=$(scratch_device $fs 2>/dev/null); then
 		export "RECLAIM_DISK_${fs^^}=$device"
 	fi

@@ -19,7 +19,7 @@ from lr.results import Case, count, summary_line, write_junit
 from lr.ui import Fail, Progress, clock, say
 
 # Each test makes its own filesystem there; a blank disk each, large enough for what the tests write.
-DISKS = tuple(Disk(fs, "blank", 512) for fs in ("ext4", "xfs", "btrfs", "f2fs"))
+DISKS = tuple(Disk(fs, "blank", 512) for fs in ("ext4", "xfs"))
 _SELECTION = re.compile(r"([A-Za-z0-9_-]+)(?::([A-Za-z0-9_.-]+))?$")
 # Tests of memory pressure have to fill it all.
 _MIB = 640

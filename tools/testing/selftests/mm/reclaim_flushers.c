@@ -107,6 +107,7 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 	ksft_print_msg("runs for reclaim: %ld of what it met, %ld of the other\n", met, other);
 	EXPECT_GT(met, 0);
 	EXPECT_EQ(0, other);
+	EXPECT_EQ(0, events_lost(self->trace));
 	EXPECT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
 }
 

@@ -334,11 +334,6 @@ FIXTURE_SETUP(numa)
 		rmdir(TRACE);
 		SKIP(return, "needs tracefs with the events of vmscan");
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
-		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
-		if (knobs[i].value)
-			write_text(knobs[i].path, knobs[i].value);
-	}
 	self->memcg = enable_controller("/sys/fs/cgroup", "memory", &self->enabled);
 	if (self->memcg) {
 		rmdir(CGROUP);
@@ -347,10 +342,15 @@ FIXTURE_SETUP(numa)
 	} else {
 		ksft_print_msg("no memory cgroup: its counters are not tested\n");
 	}
-	self->swap = swap_on_zram();
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->shared);
 	self->shared->full = full;
+	self->swap = swap_on_zram();
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
+		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
+		if (knobs[i].value)
+			write_text(knobs[i].path, knobs[i].value);
+	}
 	/* Drop pieces left over from earlier tests. */
 	write_text("/proc/sys/vm/drop_caches", "3");
 	write_text("/proc/sys/vm/compact_memory", "1");

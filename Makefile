@@ -47,7 +47,7 @@ demo: ## the tour, from nothing: build stock and ours, run the same load on both
 kunit: ## our KUnit suites under UML and QEMU  (FILTER=pattern WHERE=uml|qemu TIMEOUT=)
 	@$(lr) kunit
 
-selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, on tiers, with a node that goes  (TEST=PROGRAM or PROGRAM:FIXTURE[.VARIANT].CASE, MATRIX="lru_gen=on,nodes=1 lru_gen=off,nodes=2", KERNEL= DEBUG=1|races TIMEOUT=)
+selftest: ## our kselftests in guests: lru_gen on and off, one node and two, some on four, with a node that goes  (TEST=PROGRAM or PROGRAM:FIXTURE[.VARIANT].CASE, MATRIX="lru_gen=on,nodes=1 lru_gen=off,nodes=2", KERNEL= DEBUG=1|races TIMEOUT=)
 	@$(lr) selftest
 
 check: ## a minute or two, builds nothing: round trip, ownership, checkpatch, linters, the tools' own tests
@@ -83,5 +83,5 @@ profile: ## instructions by function, thread and CPU, and who waits for which sp
 report: ## the lab's samples as one HTML page, build/bench/report.html
 	@$(lr) report
 
-clean: ## remove build/ except work in build/linux that is not saved  (FORCE=1: that too)
+clean: ## remove build/ except work that is not saved, and samples of bench and soak  (FORCE=1: those too)
 	@PYTHONPATH=scripts python3 -B -m lr clean

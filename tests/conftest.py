@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from toy import Toy, with_series
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Options of a make that runs the tests are no options of the code under test."""
-    for name in ("BASE", "BASE_TARBALL", "BASE_GIT", "REV", "FORCE", "SECTION", "TRAILERS", "BRANCH_IN"):
+    for name in re.findall(r"\b([A-Z_]+)=", (Path(__file__).parents[1] / "Makefile").read_text()):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -8,7 +8,7 @@ from lr.bisect import rebuilt, some_users, warnings_of
 
 def test_warnings_ignore_the_line_number() -> None:
     first = warnings_of(["../linux/mm/a.c:10:5: warning: unused variable 'x' [-Wunused]", "  CC      mm/a.o"])
-    second = warnings_of(["../linux/mm/a.c:12:5: warning: unused variable 'x' [-Wunused]"])
+    second = warnings_of(["/somewhere/linux/mm/a.c:12:5: warning: unused variable 'x' [-Wunused]"])
     assert first == second and len(first) == 1
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lr import ablate, alltests, bisect, build, demo, kunit, selftest
+from lr import ablate, alltests, build, demo, kunit, selftest
 from lr.layout import Layout
 from lr.results import Case, Counts
 from lr.stations import STATIONS
@@ -74,13 +74,6 @@ def test_failed_make_shows_the_compilers_lines(tmp_path: Path) -> None:
     with pytest.raises(Fail, match="error: no such thing"):
         build.make(layout, ["make", "-C", str(tmp_path)], "toy", layout.build / "logs/toy.log", 2)
     assert "no such thing" in (layout.build / "logs/toy.log").read_text()
-
-
-def test_bisect_warnings_ignore_line_numbers() -> None:
-    one = bisect.warnings_of(["../linux/mm/a.c:10:3: warning: unused variable 'x' [-Wunused]"])
-    two = bisect.warnings_of(["/somewhere/build/bisect/linux/mm/a.c:99:1: warning: unused variable 'x' [-Wunused]"])
-    assert one == two == {"mm/a.c: unused variable 'x' [-Wunused]"}
-    assert bisect.rebuilt(["  CC      mm/vmscan.o", "  LD      vmlinux"]) == ["mm/vmscan.o"]
 
 
 HEADER = "Ablation: dirty inodes are kept\nCaught-by: selftest reclaim_dontcache:dontcache.xfs.memory_reclaim\n"
@@ -154,10 +147,9 @@ def test_selftest_options() -> None:
         cell.name for cell in selftest.MATRIX
     ]
     special = tuple(cell.name for cell in selftest.SPECIAL)
-    assert special[:2] == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,tiers=1")
-    assert special[2:] == ("lru_gen=on,nodes=2,module=1", "lru_gen=off,nodes=2,module=1")
-    assert len(selftest.parse_matrix("")) == 8
-    assert len(selftest.parse_matrix("", ["reclaim_pcp_drain", "reclaim_numa_balancing"])) == 6
+    assert special == ("lru_gen=on,nodes=4", "lru_gen=on,nodes=2,module=1", "lru_gen=off,nodes=2,module=1")
+    assert len(selftest.parse_matrix("")) == 7
+    assert len(selftest.parse_matrix("", ["reclaim_pcp_drain", "reclaim_numa_balancing"])) == 5
     # Where a case of a program is all that runs by itself, the program runs when it is named.
     assert len(selftest.parse_matrix("", ["reclaim_kswapd_threads"])) == 6
     # Beside others it runs alone where the machine is made for it; and all do where the machine is named.
@@ -165,7 +157,7 @@ def test_selftest_options() -> None:
     assert [cell.runs for cell in both] == [()] * 4 + [("reclaim_kswapd_threads",)] * 2
     named = selftest.parse_matrix("lru_gen=on,nodes=2,module=1", ["reclaim_throttle", "reclaim_kswapd_threads"])
     assert [cell.runs for cell in named] == [()]
-    assert selftest.parse_matrix("lru_gen=on,nodes=2,tiers=1")[0].tiers
+    assert selftest.parse_matrix("lru_gen=on,nodes=2,module=1")[0].module
     assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
     assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))
     with pytest.raises(Fail, match="MATRIX"):

@@ -6,7 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lr import build
 from lr.clean import clean
+from lr.ui import Fail
 from toy import Toy
 
 
@@ -40,6 +42,20 @@ def test_commits_stashes_branches_and_copies_stay(made: Toy) -> None:
         "build/kept: copies of files that save overwrote",
     ]
     made.tree()
+
+
+def test_samples_and_edits_of_stock_stay(made: Toy) -> None:
+    for name in ("bench/a/1.json", "bench-kernels/bzImage"):
+        (made.layout.build / name).parent.mkdir(parents=True)
+        (made.layout.build / name).write_text("")
+    made.git("worktree", "add", "-q", "--detach", "../stock/linux", "base")
+    stock = made.layout.build / "stock/linux"
+    (stock / "fs/inode.c").write_text("int mine;")
+    with pytest.raises(Fail, match="build/stock/linux has changes, which would be lost: fs/inode.c"):
+        build.ensure(made.layout, "stock")
+    assert clean(made.layout) == ["build/stock: edited in linux: fs/inode.c", "build/bench: samples, which take hours"]
+    assert (stock / "fs/inode.c").read_text() == "int mine;"
+    assert not (made.layout.build / "bench-kernels").exists()
 
 
 def test_foreign_build_linux_stays(toy: Toy) -> None:

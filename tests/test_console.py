@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from lr import console
+from lr.layout import Layout
 
 WARN = """[   44.7] ------------[ cut here ]------------
 [   44.7] WARNING: mm/page-writeback.c:2700 at do_writepages+0x98/0xb0, CPU#1: cat/135
@@ -33,16 +36,25 @@ def test_memory_that_stays_online_is_nothing_bad() -> None:
     assert console.scan("[ 1.0] page dumped because: nonzero mapcount\n") != []
 
 
-def test_races_of_others_are_left_out_and_hide_nothing() -> None:
+def test_races_of_others_are_left_out_and_hide_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    added = [
+        "unsigned long helper_shrink(int a)",
+        "static struct x *leave(struct y *y,",
+        "\tcall(b)",
+        "int declared(int);",
+    ]
+    diff = "\n".join(f"+{line}" for line in added)
+    monkeypatch.setattr("lr.console.proc.text", lambda words: diff)
     race = "[ 1.0] BUG: KCSAN: data-race in {} / {}\n[ 1.0] write to 0xff of 8 bytes by task 9 on cpu 0:\n"
-    allowed = [console.RACE_OF_OTHERS]
+    allowed = [console.race_of_others(Layout(tmp_path))]
     others = race.format("lru_add", "folio_batch_move_lru")
     assert len(console.scan(others)) == 1
     assert console.scan(others, allowed) == []
-    for ours in (("kswapd", "kswapd_helper_shrink"), ("kswapd_threads_apply", "kswapd")):
+    assert console.scan(race.format("call", "declared"), allowed) == []
+    for ours in (("kswapd", "helper_shrink"), ("leave", "kswapd")):
         assert len(console.scan(race.format(*ours) + others, allowed)) == 1
     # Its two stacks belong to a report, up to its last line.
-    long = race.format("a", "remove_folios") + "[ 1.0]  frame\n" * 20 + "[ 1.0] " + "=" * 66 + "\n[ 1.0] after\n"
+    long = race.format("a", "leave") + "[ 1.0]  frame\n" * 20 + "[ 1.0] " + "=" * 66 + "\n[ 1.0] after\n"
     (found,) = console.scan(long, allowed)
     assert found.kind == "race" and found.report.count("frame") == 20 and "after" not in found.report
     # Nor does a report that comes before one of them belong to it.

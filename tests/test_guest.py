@@ -19,18 +19,6 @@ def test_nodes_share_memory_and_cpus() -> None:
     assert guest.node_arguments(1000, 2, 3) == ["--numa", "334M,cpus=0", "--numa", "333M,cpus=1", "--numa", "333M"]
 
 
-def test_the_last_node_may_be_a_lower_tier() -> None:
-    upper = ["--numa", "300M,cpus=0-1", "--numa", "300M,cpus=2-3"]
-    assert guest.node_arguments(900, 4, 3, tiers=True) == [*upper, "--numa", "300M,initiator=0"]
-    words = guest.tier_arguments(3)
-    assert words[:2] == ["-machine", "hmat=on"]
-    far = [word for word in words if "target=2" in word]
-    near = [word for word in words if "hmat-lb" in word and "target=2" not in word]
-    assert (len(far), len(near)) == (4, 8)
-    assert all("latency=400" in word or "bandwidth=2G" in word for word in far)
-    assert all("latency=100" in word or "bandwidth=10G" in word for word in near)
-
-
 def test_cpu_sockets_follow_nodes() -> None:
     assert guest.smp_argument(4, 2) == "4,sockets=2,cores=2,threads=1"
     assert guest.smp_argument(3, 2) == "3,sockets=3,cores=1,threads=1"

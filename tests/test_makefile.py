@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lr import build
 from lr.__main__ import VERBS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,11 +23,6 @@ def test_the_help_names_what_each_verb_reads() -> None:
     lines = dict(re.findall(r"^([a-z]+): .*?## (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for verb, module in VERBS.items():
         assert _read(module) - {"BASE", "REV"} <= set(re.findall(r"([A-Z_]+)=", lines[verb])), verb
-
-
-def test_a_kernel_s_make_gets_none_of_them() -> None:
-    for module in {*VERBS.values(), "lr.base"}:
-        assert _read(module) - build._NOT_FOR_KERNEL == set()
 
 
 @pytest.mark.parametrize(

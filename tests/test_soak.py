@@ -58,16 +58,16 @@ def test_wrong_hours(text: str) -> None:
 
 def test_what_is_a_finding() -> None:
     good = Outcome("exited", 0, "[ 1] 0 hog\n@result actions=5 compared=7 oom_kill=1\n", "", 600)
-    assert soak.judge(good, "") == []
+    assert soak.judge(good) == []
     assert soak.figures(good.output) == {"actions": 5, "compared": 7, "oom_kill": 1}
-    assert soak.judge(replace(good, output="@finding lost: a\n" + good.output), "") == ["lost: a"]
-    assert "without a result" in soak.judge(replace(good, output=""), "")[0]
-    assert "TIMEOUT" in soak.judge(replace(good, ended="timeout"), "")[0]
+    assert soak.judge(replace(good, output="@finding lost: a\n" + good.output)) == ["lost: a"]
+    assert "without a result" in soak.judge(replace(good, output=""))[0]
+    assert "TIMEOUT" in soak.judge(replace(good, ended="timeout"))[0]
     console = "[ 1.0] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1\n"
-    assert "console: warning" in soak.judge(replace(good, console=console), "")[0]
+    assert "console: warning" in soak.judge(replace(good, console=console))[0]
     for line in ("vmstat_refresh: nr_isolated_file -5", "EXT4-fs error (device vda): x", "BTRFS error (device vdc): x"):
-        assert soak.judge(replace(good, console=f"[ 1.0] {line}\n"), "") == [f"console: [ 1.0] {line}"]
-    assert soak.judge(replace(good, console="[ 1.0] EXT4-fs error (device dm-4): x\n"), "") == []
+        assert soak.judge(replace(good, console=f"[ 1.0] {line}\n")) == [f"console: [ 1.0] {line}"]
+    assert soak.judge(replace(good, console="[ 1.0] EXT4-fs error (device dm-4): x\n")) == []
 
 
 def test_what_stock_has_too_is_no_failure() -> None:

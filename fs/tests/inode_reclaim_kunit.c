@@ -4,8 +4,8 @@
  * transaction.
  *
  * The inodes belong to a pseudo filesystem of the test, whose super operations
- * count what is written and evicted. The test task plays reclaim by having a
- * reclaim_state while it calls iput().
+ * count what is written and evicted. The test task plays reclaim by setting
+ * PF_MEMALLOC while it calls iput().
  */
 #include <kunit/test.h>
 #include <linux/fs.h>
@@ -70,7 +70,6 @@ struct iput_case {
 	bool in_reclaim;
 	bool nofs;		/* as in a transaction */
 	bool writeback;		/* a folio is under writeback */
-	bool unlinked;
 	bool inactive;		/* SB_ACTIVE is off */
 	bool kept;
 	int written;
@@ -96,21 +95,13 @@ static const struct iput_case iput_cases[] = {
 	  .nofs = true, .state = I_DONTCACHE },
 	{ .name = "reclaim evicts a clean inode",
 	  .in_reclaim = true, .state = I_DONTCACHE },
-	{ .name = "reclaim drops an unlinked dirty inode",
-	  .in_reclaim = true, .unlinked = true,
-	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE },
 	{ .name = "reclaim writes and evicts while the filesystem goes away",
 	  .in_reclaim = true, .inactive = true,
 	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
 	  .written = 1 },
-	{ .name = "reclaim caches a dirty inode without I_DONTCACHE as ever",
-	  .in_reclaim = true, .dirty = I_DIRTY_SYNC,
-	  .kept = true },
 	{ .name = "elsewhere a dirty inode is written and evicted",
 	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
 	  .written = 1 },
-	{ .name = "elsewhere a clean inode is evicted",
-	  .state = I_DONTCACHE },
 };
 
 KUNIT_ARRAY_PARAM_DESC(iput, iput_cases, name);
@@ -145,11 +136,10 @@ static void add_entry(struct kunit *test, struct inode *inode)
 
 static void iput_in_reclaim(struct inode *inode)
 {
-	struct reclaim_state rs = { };
+	unsigned int flags = memalloc_noreclaim_save();
 
-	current->reclaim_state = &rs;
 	iput(inode);
-	current->reclaim_state = NULL;
+	memalloc_noreclaim_restore(flags);
 }
 
 static void set_state(struct inode *inode, unsigned int state)
@@ -206,8 +196,6 @@ static void iput_test(struct kunit *test)
 		xa_unlock_irq(xa);
 	}
 	set_state(inode, c->state);
-	if (c->unlinked)
-		clear_nlink(inode);
 	if (c->inactive)
 		mnt->mnt_sb->s_flags &= ~SB_ACTIVE;
 

@@ -61,6 +61,31 @@ static void the_watermarks_decide(struct kunit *test)
 	}
 }
 
+/* Zones count by their bands, so that a small one decides little. */
+static void zones_count_together(struct kunit *test)
+{
+	static const struct {
+		long small, large;
+		unsigned int wanted;
+	} cases[] = {
+		{ 0, 500, 4 }, { 75, 500, 4 }, { 0, 1000, 1 }, { 100, 500, 4 },
+		{ 101, 500, 0 }, { 0, 1001, 0 },
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		pg_data_t *pgdat = node_with(test, cases[i].large);
+		struct zone *small = &pgdat->node_zones[ZONE_MOVABLE];
+
+		small->_watermark[WMARK_MIN] = 50;
+		small->_watermark[WMARK_LOW] = 75;
+		small->_watermark[WMARK_HIGH] = 100;
+		atomic_long_set(&small->managed_pages, 10000);
+		atomic_long_set(&small->vm_stat[NR_FREE_PAGES], cases[i].small);
+		KUNIT_EXPECT_EQ_MSG(test, nr_wanted(pgdat), cases[i].wanted,
+				    "%ld and %ld pages free", cases[i].small, cases[i].large);
+	}
+}
+
 /* A boost is kswapd's own: no helper begins or goes on because of a boost. */
 static void a_boost_does_not_count(struct kunit *test)
 {
@@ -71,13 +96,29 @@ static void a_boost_does_not_count(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 2);
 }
 
-/* A node without memory needs no helper. */
-static void no_memory_needs_no_helper(struct kunit *test)
-{
-	pg_data_t *pgdat = node_with(test, 100);
+static bool woken;
 
-	atomic_long_set(&pgdat->node_zones[ZONE_NORMAL].managed_pages, 0);
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, true));
+static int note_wakeup(struct wait_queue_entry *entry, unsigned int mode, int flags,
+		       void *key)
+{
+	woken = true;
+	return 0;
+}
+
+/* kswapd may be held up, by a swap device for instance. */
+static void a_helper_wakes_those_who_wait_for_reserves(struct kunit *test)
+{
+	pg_data_t *pgdat = first_online_pgdat();
+	unsigned int flags = memalloc_noreclaim_save();
+	struct wait_queue_entry entry;
+
+	init_waitqueue_func_entry(&entry, note_wakeup);
+	woken = false;
+	add_wait_queue(&pgdat->pfmemalloc_wait, &entry);
+	kswapd_helper_shrink(pgdat, DEF_PRIORITY);
+	remove_wait_queue(&pgdat->pfmemalloc_wait, &entry);
+	memalloc_noreclaim_restore(flags);
+	KUNIT_EXPECT_TRUE(test, woken);
 }
 
 #ifdef CONFIG_LRU_GEN
@@ -114,8 +155,9 @@ static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
+	KUNIT_CASE(zones_count_together),
 	KUNIT_CASE(a_boost_does_not_count),
-	KUNIT_CASE(no_memory_needs_no_helper),
+	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_does_not_use_its_nodes_walk),
 #endif

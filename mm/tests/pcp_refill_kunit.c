@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How many pages a refill of a CPU's list takes: ever more while memory is
- * plentiful, one batch while memory is short and kswapd has helpers. Included by
- * mm/page_alloc.c.
+ * How many pages a refill of a CPU's list takes while memory is short and kswapd
+ * has helpers: one batch. Included by mm/page_alloc.c.
  */
 #include <kunit/test.h>
 
@@ -35,20 +34,9 @@ static struct refill *refill_of(struct kunit *test, unsigned long free)
 	return r;
 }
 
-static int refill(struct refill *r, int order)
+static int refill(struct refill *r)
 {
-	return nr_pcp_alloc(&r->pcp, r->zone, order);
-}
-
-/* Refills of a CPU that only allocates double up to the limit. */
-static void refills_grow_while_memory_is_plentiful(struct kunit *test)
-{
-	struct refill *r = refill_of(test, 10 * HIGH);
-
-	for (int i = 0; i <= CONFIG_PCP_BATCH_SCALE_MAX; i++)
-		KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH << i);
-	KUNIT_EXPECT_EQ(test, refill(r, 0),
-			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
+	return nr_pcp_alloc(&r->pcp, r->zone, 0);
 }
 
 /* Whatever the previous refill size; refills do not grow meanwhile. */
@@ -58,17 +46,17 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	for (int i = 0; i < 10; i++)
-		KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH);
+		KUNIT_EXPECT_EQ(test, refill(r), BATCH);
 	/* Free CMA does not count. */
 	if (IS_ENABLED(CONFIG_CMA)) {
 		atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], 10 * HIGH);
 		atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 9 * HIGH);
-		KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH);
+		KUNIT_EXPECT_EQ(test, refill(r), BATCH);
 		atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 0);
 	}
 	/* When memory is plentiful again, refills grow anew. */
 	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], HIGH + 1);
-	KUNIT_EXPECT_EQ(test, refill(r, 0),
+	KUNIT_EXPECT_EQ(test, refill(r),
 			BATCH << min(1, CONFIG_PCP_BATCH_SCALE_MAX));
 }
 
@@ -79,7 +67,7 @@ static void nothing_is_capped_without_helpers(struct kunit *test)
 
 	r->pgdat.kswapd_helpers.nr = 0;
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	KUNIT_EXPECT_EQ(test, refill(r, 0), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
+	KUNIT_EXPECT_EQ(test, refill(r), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
 /* The flag may outlive the shortage, until free pages exceed high and the reserve. */
@@ -89,28 +77,14 @@ static void a_stale_flag_caps_nothing(struct kunit *test)
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
-	KUNIT_EXPECT_EQ(test, refill(r, 0),
+	KUNIT_EXPECT_EQ(test, refill(r),
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
-/* Refills of larger blocks do not change, nor do those of disabled lists. */
-static void other_refills_are_unchanged(struct kunit *test)
-{
-	struct refill *r = refill_of(test, 0);
-
-	KUNIT_EXPECT_EQ(test, refill(r, 3), BATCH >> 3);
-	r->pcp.high = 0;
-	r->pcp.high_min = 0;
-	r->pcp.high_max = 0;
-	KUNIT_EXPECT_EQ(test, refill(r, 0), 1);
-}
-
 static struct kunit_case pcp_refill_cases[] = {
-	KUNIT_CASE(refills_grow_while_memory_is_plentiful),
 	KUNIT_CASE(a_refill_is_one_batch_below_high),
 	KUNIT_CASE(nothing_is_capped_without_helpers),
 	KUNIT_CASE(a_stale_flag_caps_nothing),
-	KUNIT_CASE(other_refills_are_unchanged),
 	{}
 };
 

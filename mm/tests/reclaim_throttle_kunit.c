@@ -30,7 +30,7 @@ struct throttle_case {
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
-	/* What a pass over a cgroup has freed */
+	/* What the reclaim of a cgroup has freed */
 	unsigned int reclaimed;
 	/* Left by an earlier pass */
 	bool was_node_congested;
@@ -64,9 +64,6 @@ static const struct throttle_case throttle_cases[] = {
 	  .cycled = 32, .writeback = 32, .immediate = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "direct, node congested", .taken = 32, .was_node_congested = true,
 	  .node_congested = true, .throttled = VMSCAN_THROTTLE_CONGESTED },
-	{ .name = "direct, goes by the node whatever it has freed", .taken = 8,
-	  .reclaimed = 32, .was_node_congested = true, .node_congested = true,
-	  .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "direct, writes to the page cache for a disk", .taken = 32,
 	  .was_node_congested = true, .node_congested = true,
 	  .local_throttle = true, .throttled = NOBODY },
@@ -107,13 +104,11 @@ static const struct throttle_case throttle_cases[] = {
 KUNIT_ARRAY_PARAM_DESC(throttle, throttle_cases, name);
 
 static unsigned int throttled_for;
-static pg_data_t *throttled_on;
 
 static void note_throttle(pg_data_t *pgdat, enum vmscan_throttle_state reason)
 {
 	/* Two waits in one pass would be one too many: no case expects this value. */
 	throttled_for = throttled_for == NOBODY ? reason : NOBODY + 1;
-	throttled_on = pgdat;
 }
 
 static void throttle_test(struct kunit *test)
@@ -132,6 +127,7 @@ static void throttle_test(struct kunit *test)
 		.nr.writeback = c->writeback,
 		.nr.immediate = c->immediate,
 		.nr.taken = c->taken,
+		.nr_reclaimed = c->reclaimed,
 		.hibernation_mode = c->hibernation,
 		.may_wait = c->cgroup && !c->no_kill,
 	};
@@ -152,7 +148,6 @@ static void throttle_test(struct kunit *test)
 		set_bit(PGDAT_CONGESTED, &pgdat->flags);
 
 	throttled_for = NOBODY;
-	throttled_on = NULL;
 	kunit_activate_static_stub(test, reclaim_throttle, note_throttle);
 	current->flags &= ~flags_played;
 	if (c->kswapd || c->helper)
@@ -169,7 +164,7 @@ static void throttle_test(struct kunit *test)
 	switches = current->nvcsw;
 	start = jiffies;
 	if (c->cgroup)
-		throttle_cgroup(pgdat, &sc, c->reclaimed);
+		throttle_cgroup(pgdat, &sc);
 	else
 		throttle_for_writeback(pgdat, &sc);
 	waited = jiffies - start;
@@ -181,7 +176,6 @@ static void throttle_test(struct kunit *test)
 	kunit_deactivate_static_stub(test, reclaim_throttle);
 
 	KUNIT_EXPECT_EQ(test, throttled_for, c->throttled);
-	KUNIT_EXPECT_PTR_EQ(test, throttled_on, c->throttled == NOBODY ? NULL : pgdat);
 	KUNIT_EXPECT_EQ(test, !!switches, c->waits);
 	if (c->waits)
 		KUNIT_EXPECT_GE(test, waited, msecs_to_jiffies(10));

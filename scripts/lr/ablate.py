@@ -68,7 +68,7 @@ def parse(path: Path, text: str) -> Ablation:
         cells: tuple[selftest.Cell, ...] = ()
         if found[1] == "selftest":
             try:
-                selftest.parse_tests(found[2].replace("*", "x"))
+                selftest.parse_tests(found[2])
                 # One cell is enough to notice; the usual one unless another is named.
                 cells = selftest.parse_matrix(found[3] or "lru_gen=on,nodes=2")
             except Fail as exc:
@@ -120,9 +120,8 @@ def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
 def _run_named(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> list[Case]:
     if catch.kind == "kunit":
         return kunit.run_qemu(layout, kernel, kunit.suites(layout), catch.name, timeout)
-    tests = [catch.name.replace(":*.", ":")] if "*" not in catch.name else [catch.name.partition(":")[0]]
     label = f"ablate-{ablation.path.stem}"
-    return selftest.run_selftests(layout, kernel, tests, catch.matrix, timeout=timeout, show=False, label=label)
+    return selftest.run_selftests(layout, kernel, [catch.name], catch.matrix, timeout=timeout, show=False, label=label)
 
 
 def _test(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> Case:

@@ -49,17 +49,13 @@ def collect(layout: Layout) -> list[Case]:
     cases: list[Case] = []
     series = commits(layout)
     build.worktree(layout, spec.source, "base")
-    before: set[str] | None = None
-    known = ""
+    # What each commit's build compiles anew tells what its headers' users are.
+    build.configure(layout, spec)
+    _compile(layout, spec, "the base", ["vmlinux"])
     for number, (commit, subject) in enumerate(series, start=1):
         title = f"commit {number} of {len(series)}, {subject[:60]}"
         timer = Progress(title)
         try:
-            # An ordinary build finds out what a header's users are; those are then compiled with warnings on.
-            if before is None:
-                build.configure(layout, spec)
-                _compile(layout, spec, "the base with W=1, to know its warnings", ["vmlinux"])
-                before = set()
             touched = objects_of(layout, commit)
             build.worktree(layout, spec.source, commit)
             build.configure(layout, spec)
@@ -72,8 +68,8 @@ def collect(layout: Layout) -> list[Case]:
                 present = [name for name in compiled if (spec.source / (name[:-2] + ".c")).exists()]
                 new -= _w1(layout, spec, present, f"{title}: its parent")
                 build.worktree(layout, spec.source, commit)
-            known = "\n".join(sorted(new))
-            cases.append(Case("bisect", subject, "failed" if new else "passed", known, timer.elapsed()))
+            told = "\n".join(sorted(new))
+            cases.append(Case("bisect", subject, "failed" if new else "passed", told, timer.elapsed()))
         except Fail as exc:
             cases.append(Case("bisect", subject, "failed", str(exc), timer.elapsed()))
         say(f"{'FAILED' if cases[-1].status == 'failed' else 'ok'} {number}/{len(series)} {subject}")

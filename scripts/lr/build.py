@@ -26,13 +26,8 @@ _LINES_AT_FIRST = 2650
 _STEP = re.compile(r"^  [A-Z0-9]+ +\S")
 _WARNING = re.compile(r"\bwarning: ")
 _ERROR = re.compile(r"(?:\berror: |\*\*\* |undefined reference|fatal error:|No rule to make target|^FAILED|^ld: )")
-# What make hands down from our own Makefile; in the kernel's makefiles these names would mean something else.
-_NOT_FOR_KERNEL = frozenset(
-    "MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES KERNEL DEBUG RUN CPUS MEM NODES DISK TIMEOUT FILTER "
-    "TEST MATRIX SCENARIO VARIANT KERNELS PAIRS QUICK LOCKSTEP QUANTUM ROWS SECTION TRAILERS REV FORCE WHERE "
-    "ABLATION CONFIG BUDGET HOURS PART SEED BUGS BASE BASE_GIT BASE_TARBALL BRANCH_IN "
-    "ARCH O V W C".split()
-)
+# All that a kernel's make gets: an option of ours, such as KERNEL or V, would mean something else there.
+_FOR_KERNEL = ("PATH", "HOME", "TMPDIR")
 # Why not plain `ccache gcc` is said there.
 COMPILER = Path(__file__).resolve().parents[1] / "kcc"
 # Fixed, so that the same source gives the same kernel, and nothing is linked again for a new date.
@@ -73,9 +68,8 @@ def target(layout: Layout, kernel: str, debug: str = "") -> Target:
 
 def make_env(layout: Layout) -> dict[str, str]:
     """The environment of every kernel make: ccache set up, our own make's variables left out."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_KERNEL}
     return {
-        **kept,
+        **{name: os.environ[name] for name in _FOR_KERNEL if name in os.environ},
         **_BANNER,
         "LC_ALL": "C",
         "CCACHE_DIR": str(layout.build / "ccache"),
@@ -114,13 +108,18 @@ def worktree(layout: Layout, path: Path, commit: str) -> None:
     proc.run(["git", "-C", path, "checkout", "-q", "--detach", commit])
 
 
+def changes(source: Path) -> list[str]:
+    """The files of a work tree that differ from its commit; none where there is no work tree."""
+    if not (source / ".git").exists():
+        return []
+    return proc.text(["git", "-C", source, "diff", "--name-only", "HEAD"]).split()
+
+
 def fragments(layout: Layout, spec: Target) -> list[Path]:
     """The configuration fragments of a kernel, in order."""
     files = [layout.configs / "reclaim.config"]
     if spec.debug:
         files.append(layout.configs / f"reclaim-{spec.debug}.config")
-    if spec.name == "bisect":
-        files.append(layout.configs / "reclaim-bisect.config")
     for file in files:
         if not file.exists():
             raise Fail(f"{file}: the configuration fragment is missing; is the checkout complete?")
@@ -288,6 +287,11 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     compose.ensure_tree(layout)
     spec = target(layout, kernel, debug)
     if kernel == "stock":
+        if changed := changes(spec.source):
+            raise Fail(
+                f"build/stock/linux has changes, which would be lost: {', '.join(changed[:3])}; "
+                "undo them with `git -C build/stock/linux checkout .`, or make them in build/linux"
+            )
         worktree(layout, spec.source, "base")
     compile_kernel(layout, spec)
     return spec
@@ -295,8 +299,7 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
 
 def selftest_sources(layout: Layout) -> list[Path]:
     """Our selftests' C files in the composed tree: one program each."""
-    mine = (layout.root / "tools/testing/selftests/mm").glob("reclaim_*.c")
-    return [layout.linux / path.relative_to(layout.root) for path in sorted(mine)]
+    return sorted((layout.linux / "tools/testing/selftests/mm").glob("reclaim_*.c"))
 
 
 def selftests(layout: Layout) -> Path:

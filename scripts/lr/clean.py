@@ -9,7 +9,7 @@ import re
 import shutil
 from pathlib import Path
 
-from lr import compose
+from lr import build, compose
 from lr import state as states
 from lr.git import Git
 from lr.layout import Layout, here
@@ -72,6 +72,11 @@ def clean(layout: Layout, force: bool = False) -> list[str]:
     if not force:
         if work := work_in(layout):
             kept[layout.linux] = "; ".join(work)
+        if changed := build.changes(layout.build / "stock/linux"):
+            kept[layout.build / "stock"] = f"edited in linux: {', '.join(changed[:3])}"
+        for samples in (*layout.build.glob("bench*"), layout.build / "soak"):
+            if any(samples.glob("**/*.json")):
+                kept[samples] = "samples, which take hours"
         if (layout.build / "kept").exists():
             kept[layout.build / "kept"] = "copies of files that save overwrote"
     with states.locked(layout):

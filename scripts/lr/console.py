@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lr import proc
+from lr.layout import Layout
+
 _RACE_START = re.compile(r"BUG: KCSAN: ")
 # What a line looks like that opens a report. The first that matches names the kind.
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -50,18 +53,24 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
 )
-# KCSAN's report of a race in which none of the two functions has a name of ours. What the compiler inlines, and what
-# the series adds to functions of others, goes by their names: those are to be looked for in build/results.
-RACE_OF_OTHERS = (
-    r"BUG: KCSAN: (?!.*\b(?:kswapd_(?:help|threads)|(?:drain_pages_for_alloc|remove_folios|remove_gathered"
-    r"|wakeup_flushers_of_folios|throttle_cgroup|throttle_for_writeback|nr_pcp_alloc|migrate_balanced_pgdat)\b))"
-)
+# The head of a function's definition, which the series adds.
+_DEFINITION = re.compile(r"^\+[a-z_]\w*[\w *]*?[ *](\w+)\([^;\n]*$", re.MULTILINE)
 _RACE_END = re.compile(r"={40}")
 # A report goes on until its closing line; what is in between belongs to it.
 _TRACE_END = re.compile(r"---\[ end trace")
 _TRACE_START = re.compile(r"------------\[ cut here \]")
 # A report of one of these kinds does not open another one while it goes on.
 _AT_MOST = 60
+
+
+def race_of_others(layout: Layout) -> str:
+    """KCSAN's report of a race in which none of the two functions is one that the series adds.
+
+    What the compiler inlines, and what the series adds to functions of others, goes by their names: those are to be
+    looked for in build/results.
+    """
+    added = proc.text(["git", "-C", layout.linux, "diff", "base..HEAD", "--", "fs", "include", "mm"])
+    return rf"BUG: KCSAN: (?!.*\b(?:{'|'.join(sorted(set(_DEFINITION.findall(added))))})\b)"
 
 
 @dataclass(frozen=True)

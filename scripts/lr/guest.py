@@ -76,8 +76,6 @@ class Spec:
     disks: tuple[Disk, ...] = ()
     append: tuple[str, ...] = ()
     timeout: int = 600
-    # The last node is a lower memory tier: slower memory, without CPUs.
-    tiers: bool = False
     # More for QEMU.
     qemu: tuple[str, ...] = ()
     # Another QEMU than the system's, and what its environment has beside ours.
@@ -120,36 +118,18 @@ def parse_disk(text: str) -> Disk:
     return Disk(fs, fs, size_mib("DISK", size, FILESYSTEMS[fs][0]))
 
 
-def node_arguments(mib: int, cpus: int, nodes: int, tiers: bool = False) -> list[str]:
-    """virtme-ng's --numa options that split memory and CPUs evenly; the first nodes get what is over.
-
-    With tiers the last node gets no CPU, and names the node that is nearest to it, which QEMU's HMAT demands.
-    """
+def node_arguments(mib: int, cpus: int, nodes: int) -> list[str]:
+    """virtme-ng's --numa options that split memory and CPUs evenly; the first nodes get what is over."""
     if nodes < 2:
         return []
     words: list[str] = []
     first = 0
-    upper = nodes - 1 if tiers else nodes
     for node in range(nodes):
         memory = mib // nodes + (mib % nodes if node == 0 else 0)
-        count = 0 if node >= upper else cpus // upper + (1 if node < cpus % upper else 0)
+        count = cpus // nodes + (1 if node < cpus % nodes else 0)
         span = f",cpus={first}-{first + count - 1}" if count > 1 else f",cpus={first}" if count else ""
-        if node >= upper:
-            span = ",initiator=0"
         words += ["--numa", f"{memory}M{span}"]
         first += count
-    return words
-
-
-def tier_arguments(nodes: int) -> list[str]:
-    """QEMU's options for memory tiers: a HMAT that says how far the last node's memory is from every CPU."""
-    words = ["-machine", "hmat=on"]
-    for initiator in range(nodes - 1):
-        for target in range(nodes):
-            ends = f"hmat-lb,initiator={initiator},target={target},hierarchy=memory"
-            nanoseconds, bandwidth = (400, "2G") if target == nodes - 1 else (100, "10G")
-            words += ["-numa", f"{ends},data-type=access-latency,latency={nanoseconds}"]
-            words += ["-numa", f"{ends},data-type=access-bandwidth,bandwidth={bandwidth}"]
     return words
 
 
@@ -231,10 +211,8 @@ def _arguments(layout: Layout, spec: Spec, qemu: list[str], command: str | None)
         raise Fail(f"{spec.kernel}: no such kernel; run `make build` first")
     starter = layout.build / "venv" / "bin" / "virtme-run"
     words = [str(starter), "--kimg", str(spec.kernel.resolve()), "--mods", "none", "--force-9p"]
-    with_cpus = spec.nodes - 1 if spec.tiers else spec.nodes
-    words += ["--cpus", smp_argument(spec.cpus, with_cpus), "--memory", f"{spec.mib}M"]
-    words += node_arguments(spec.mib, spec.cpus, spec.nodes, spec.tiers)
-    qemu = [*(tier_arguments(spec.nodes) if spec.tiers else []), *qemu]
+    words += ["--cpus", smp_argument(spec.cpus, spec.nodes), "--memory", f"{spec.mib}M"]
+    words += node_arguments(spec.mib, spec.cpus, spec.nodes)
     words += ["--qemu-bin", str(spec.emulator)] if spec.emulator else []
     # Another QEMU is wanted for what its translator can do.
     words += [] if spec.emulator is None and _use_kvm() else ["--disable-kvm"]
@@ -258,13 +236,16 @@ def interact(layout: Layout, spec: Spec) -> Outcome:
     with _folder(layout) as folder:
         words = _arguments(layout, spec, _disks(folder, spec.disks), None)
         # The kernel's messages come on virtme-run's stderr: shown, and kept to tell a panic from a plain end.
-        child = subprocess.Popen(words, stderr=subprocess.PIPE)
-        assert child.stderr is not None
-        console: list[str] = []
-        for raw in iter(child.stderr.readline, b""):
-            console.append(raw.decode(errors="replace"))
-            sys.stderr.write(console[-1])
-        child.wait()
+        with subprocess.Popen(words, stderr=subprocess.PIPE) as child:
+            assert child.stderr is not None
+            console: list[str] = []
+            try:
+                for raw in iter(child.stderr.readline, b""):
+                    console.append(raw.decode(errors="replace"))
+                    sys.stderr.write(console[-1])
+            except BaseException:
+                child.terminate()
+                raise
     text = clean("".join(console))
     return Outcome("panic" if _PANIC.search(text) else "exited", 0, "", text, time.monotonic() - start)
 

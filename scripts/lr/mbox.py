@@ -84,24 +84,24 @@ def read_cover(layout: Layout, section: str) -> tuple[str, str]:
     return subject, "\n".join(lines[1:]).strip()
 
 
-def applies(git: Git, base: str, items: Sequence[Item]) -> bool:
-    """These commits, in this order, apply to a commit."""
+def applies(git: Git, base: str, items: Sequence[Item], who: Identity | None = None) -> bool:
+    """These commits, in this order, apply to a commit. With a user's identity nothing is kept in the repository."""
     try:
-        Composer(git).compose(base, items)
+        Composer(git, who).compose(base, items)
     except Fail:
         return False
     return True
 
 
-def prerequisites(git: Git, base: str, items: Sequence[Item], section: str) -> list[str]:
+def prerequisites(git: Git, base: str, items: Sequence[Item], section: str, who: Identity | None = None) -> list[str]:
     """The earlier sections without which a section's patches do not apply to the base; [] when it stands alone."""
     order = list(dict.fromkeys(item.entry.section for item in items))
     needed = order[: order.index(section)]
-    if applies(git, base, [item for item in items if item.entry.section == section]):
+    if applies(git, base, [item for item in items if item.entry.section == section], who):
         return []
     for name in list(needed):
         fewer = [other for other in needed if other != name]
-        if applies(git, base, [item for item in items if item.entry.section in (*fewer, section)]):
+        if applies(git, base, [item for item in items if item.entry.section in (*fewer, section)], who):
             needed = fewer
     return needed
 
@@ -195,7 +195,7 @@ def make_branch(layout: Layout, section: str, trailers: Sequence[str], clone: Pa
     state = states.load(layout.linux)
     if state is not None and compose.unsaved(Git.of(layout.linux), state):
         notice("build/linux holds work that is not saved; the branch is made without it")
-    needs = _needs_in(git, who, base, items, section)
+    needs = prerequisites(git, base, items, section, who)
     chosen = [item for item in items if item.entry.section in (*needs, section)]
     composer = Composer(git, who)
     commits = composer.compose(base, chosen, lambda patch: _message(trailers, patch))
@@ -219,16 +219,6 @@ def _user_repository(clone: Path) -> Git:
     if done.returncode != 0:
         raise Fail(f"BRANCH_IN={clone}: not a git repository; give the folder of a kernel clone")
     return Git(Path(done.stdout.decode().strip()), durable=True)
-
-
-def _needs_in(git: Git, who: Identity, base: str, items: Sequence[Item], section: str) -> list[str]:
-    alone = [item for item in items if item.entry.section == section]
-    try:
-        Composer(git, who).compose(base, alone)
-    except Fail:
-        order = list(dict.fromkeys(item.entry.section for item in items))
-        return order[: order.index(section)]
-    return []
 
 
 def main(argv: list[str]) -> int:

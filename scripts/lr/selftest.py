@@ -31,8 +31,6 @@ class Cell:
 
     lru_gen: bool
     nodes: int
-    # The last node is a lower memory tier.
-    tiers: bool = False
     # One node more, without CPUs, whose memory is a module of its own and movable: it can go as a whole.
     module: bool = False
     # The programs, or cases of them, that run there when none is named; empty: all.
@@ -43,8 +41,7 @@ class Cell:
     @property
     def name(self) -> str:
         """As it is shown, and named in JUnit."""
-        special = "".join(f",{name}=1" for name in ("tiers", "module") if getattr(self, name))
-        return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}{special}"
+        return f"lru_gen={'on' if self.lru_gen else 'off'},nodes={self.nodes}{',module=1' if self.module else ''}"
 
     @property
     def programs(self) -> set[str]:
@@ -74,7 +71,6 @@ MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, Fa
 # Machines that only some programs have something to find on.
 SPECIAL = (
     Cell(True, 4, only=("reclaim_numa_balancing", "reclaim_pcp_drain")),
-    Cell(True, 2, tiers=True, only=("reclaim_numa_balancing",)),
     Cell(True, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
     Cell(False, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
 )
@@ -103,7 +99,9 @@ def parse_tests(text: str) -> tuple[str, ...]:
 
 def refuse_unknown(layout: Layout, selection: Sequence[str]) -> None:
     """Fail, before half an hour of building, if a program is none of ours."""
-    ours = [path.stem for path in build.selftest_sources(layout)]
+    # In build/linux also those that are not saved yet.
+    folders = (home / "tools/testing/selftests/mm" for home in (layout.root, layout.linux))
+    ours = sorted({path.stem for folder in folders for path in folder.glob("reclaim_*.c")})
     for word in selection:
         if word.split(":")[0] not in ours:
             raise Fail(f"TEST={word}: no such program; there are {', '.join(ours) or 'none yet'}")
@@ -141,7 +139,6 @@ def run_selftests(
             kernel_image,
             mib=_MIB,
             nodes=cell.nodes,
-            tiers=cell.tiers,
             append=cell.append,
             qemu=cell.qemu,
             disks=DISKS,
@@ -218,7 +215,7 @@ def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, ti
         return []
     label = "selftest" if kernel == "series" and not debug else f"selftest-{spec.name}"
     # Elsewhere the kernel is full of races that its authors accept.
-    allowed = (console.RACE_OF_OTHERS,) if debug == "races" else ()
+    allowed = (console.race_of_others(layout),) if debug == "races" else ()
     run = partial(run_selftests, layout, spec.image, allowed=allowed, timeout=timeout)
     cases = run(selection, cells, label=label)
 

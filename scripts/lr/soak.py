@@ -111,10 +111,9 @@ def jobs(parts: Sequence[str], kernels: Sequence[str], debugs: Sequence[str], lo
     return found
 
 
-def judge(outcome: Outcome, debug: str) -> list[str]:
+def judge(outcome: Outcome, allowed: Sequence[str] = ()) -> list[str]:
     """What must not be: what the guest's program found, how the guest ended, and what its console says."""
     found = [line.strip() for line in _FINDING.findall(outcome.output)]
-    allowed = (console.RACE_OF_OTHERS,) if debug == "races" else ()
     told = [f"console: {one.kind}: {one.report}" for one in console.scan(outcome.console, allowed)]
     told += [f"console: {line.strip()}" for line in outcome.console.splitlines() if _COMPLAINTS.search(line)]
     if outcome.ended != "exited" or outcome.status:
@@ -189,9 +188,9 @@ def run_job(layout: Layout, job: Job, image: Path) -> Kept:
         outcome = guest.run(layout, spec, f"{command} {'--faults' if job.part == 'faults' else ''}", on_output)
     stem.with_suffix(".log").write_text(outcome.output)
     stem.with_suffix(".console").write_text(outcome.console)
-    kept = Kept(
-        job.part, job.column, job.seed, outcome.seconds, figures(outcome.output), judge(outcome, job.debug), job.again
-    )
+    allowed = (console.race_of_others(layout),) if job.debug == "races" else ()
+    findings = judge(outcome, allowed)
+    kept = Kept(job.part, job.column, job.seed, outcome.seconds, figures(outcome.output), findings, job.again)
     part = file.with_suffix(".part")
     part.write_text(json.dumps(asdict(kept), indent=1) + "\n")
     part.replace(file)

@@ -31,12 +31,11 @@ EXAMPLE = "make stable BASE=6.12"
 CC = re.compile(r"^Cc: stable@vger\.kernel\.org\b", re.MULTILINE)
 PROGRAM = "reclaim_dontcache"
 # What tests that fix on XFS; the first must lose data without it.
-CASES = ("memory_reclaim", "global_pressure", "freed_when_clean")
+CASES = ("memory_reclaim", "freed_when_clean")
 CELLS = (selftest.Cell(True, 1), selftest.Cell(False, 1))
 # What the program can not do without; whatever else of our fragments an older kernel lacks is no matter here.
 NEEDS = tuple(
-    f"CONFIG_{name}"
-    for name in "XFS_FS EXT4_FS MEMCG LRU_GEN NUMA SWAP FTRACE DEBUG_FS VIRTIO_BLK 9P_FS".split()
+    f"CONFIG_{name}" for name in "XFS_FS EXT4_FS MEMCG LRU_GEN NUMA SWAP FTRACE DEBUG_FS VIRTIO_BLK 9P_FS".split()
 )
 _VERSION = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{1,3}")
 _LOST = re.compile(r"\b(\d+) of (\d+) files lost")

@@ -11,10 +11,9 @@
  *
  * Each test makes files with two names. A task in memory cgroup A writes and
  * marks the inode through aN. The dentry of bN belongs to memory cgroup B and
- * is all that holds the inode afterwards. Reclaim then takes B's dentries, by
- * memory.reclaim or because the machine runs out of memory. Periodic writeback
- * is off, so nothing else writes the data in the meantime. After a remount every
- * byte is compared.
+ * is all that holds the inode afterwards. memory.reclaim then takes B's dentries.
+ * Periodic writeback is off, so nothing else writes the data in the meantime. After
+ * a remount every byte is compared.
  *
  * The inodes are marked by toggling FS_XFLAG_DAX.
  *
@@ -40,7 +39,6 @@
 #define NR_FILES	500
 #define NR_FILES_DEMO	4000
 #define FILE_SIZE	(16 << 10)
-#define NR_STALLS	40	/* direct reclaims that make memory pressure */
 
 struct scene {
 	const char *fs;
@@ -58,7 +56,7 @@ struct scene {
 	int kmsg;
 	long inodes;		/* all in the kernel, with our dirty ones */
 	long left;		/* cached inodes of the filesystem at its umount */
-	char saved[7][32];
+	char saved[6][32];
 	char why[256];		/* what went wrong, or why it cannot run */
 };
 
@@ -71,7 +69,6 @@ static const struct {
 	{ "/proc/sys/vm/dirty_writeback_centisecs", "0" },
 	{ "/proc/sys/vm/dirty_ratio", "90" },
 	{ "/proc/sys/vm/dirty_background_ratio", "80" },
-	{ "/proc/sys/vm/vfs_cache_pressure", "100" },
 	/* Only saved for later: setting a ratio clears these. */
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 	{ "/proc/sys/vm/dirty_background_bytes", NULL },
@@ -460,35 +457,6 @@ static void reclaim_by_request(struct scene *s)
 	write_under(s->cgroup[B], "memory.reclaim", "40M");
 }
 
-/* Take memory until tasks enter direct reclaim, a few times over. */
-static void hog(long stalls)
-{
-	unsigned long total = sysconf(_SC_PHYS_PAGES) * getpagesize();
-	const size_t step = 4 << 20;
-
-	write_text("/proc/self/oom_score_adj", "1000");
-	for (unsigned long taken = 0; taken < total && direct_reclaims() < stalls; taken += step)
-		mmap(NULL, step, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	_exit(0);
-}
-
-static void reclaim_by_pressure(struct scene *s)
-{
-	long enough = direct_reclaims() + NR_STALLS;
-	pid_t hogs[4];
-
-	/* The dentries are a small part of memory: have reclaim look at them early. */
-	write_text("/proc/sys/vm/vfs_cache_pressure", "10000");
-	for (size_t i = 0; i < ARRAY_SIZE(hogs); i++) {
-		hogs[i] = fork();
-		if (!hogs[i])
-			hog(enough);
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(hogs); i++)
-		waitpid(hogs[i], NULL, 0);
-}
-
 /*
  * sync, umount and mount again: what is not on the disk now is lost. The number
  * of inodes that disappear with the filesystem is the number that were cached.
@@ -537,7 +505,6 @@ FIXTURE_TEARDOWN_PARENT(dontcache)
 	scene_teardown(&self->scene);
 }
 
-/* What must hold after every kind of reclaim. */
 static void expect_nothing_lost(struct __test_metadata *_metadata, struct scene *s)
 {
 	int lost;
@@ -582,24 +549,6 @@ TEST_F_TIMEOUT(dontcache, memory_reclaim, 240)
 	expect_nothing_lost(_metadata, &self->scene);
 }
 
-TEST_F_TIMEOUT(dontcache, global_pressure, 480)
-{
-	if (too_big())
-		SKIP(return, "more than 1 GiB of memory to fill");
-	reclaim_by_pressure(&self->scene);
-	expect_pruned(_metadata, &self->scene);
-	expect_nothing_lost(_metadata, &self->scene);
-}
-
-/* A figure from a memory cgroup's memory.stat, in bytes; reading brings it up to date. */
-static long memcg_stat(struct scene *s, int cgroup, const char *name)
-{
-	char path[160];
-
-	snprintf(path, sizeof(path), "%s/memory.stat", s->cgroup[cgroup]);
-	return read_figure(path, name);
-}
-
 /*
  * Let the flushers clean A's files. Do not use sync(): it takes references, and
  * evicts the inodes when it drops them.
@@ -609,7 +558,8 @@ static void let_flushers_write(struct scene *s)
 	write_text("/proc/sys/vm/dirty_expire_centisecs", "1");
 	write_text("/proc/sys/vm/dirty_writeback_centisecs", "10");
 	for (int i = 0; i < 600; i++) {
-		if (memcg_stat(s, A, "file_dirty") + memcg_stat(s, A, "file_writeback") <= 0)
+		if (figure_under(s->cgroup[A], "memory.stat", "file_dirty") <= 0 &&
+		    figure_under(s->cgroup[A], "memory.stat", "file_writeback") <= 0)
 			break;
 		usleep(100000);
 	}
@@ -639,7 +589,7 @@ TEST_F_TIMEOUT(dontcache, freed_when_clean, 240)
 		/* The folios are charged to A. */
 		write_under(s->cgroup[A], "memory.reclaim", "40M");
 		reclaim_by_request(s);
-		memcg_stat(s, A, "file");
+		figure_under(s->cgroup[A], "memory.stat", "file");
 		freed = s->inodes - nr_inodes();
 		usleep(100000);
 	}

@@ -34,14 +34,13 @@
 #define NR_LOOKUPS	32
 #define NR_FILES	(STRIDE * NR_LOOKUPS)
 #define DISK_MIB	256UL
-#define INSERTION	"events/filemap/mm_filemap_add_to_page_cache"
 
 struct pages {
 	long cached, active, referenced;
 };
 
 struct scene {
-	char dir[64], mnt[80], disk[PATH_MAX], file[PATH_MAX], tracefs[128], cgroup[96];
+	char dir[64], mnt[80], disk[PATH_MAX], file[PATH_MAX], cgroup[96];
 	bool mounted, loop, enabled;
 };
 
@@ -145,8 +144,6 @@ FIXTURE_TEARDOWN_PARENT(marks)
 
 	if (!s->dir[0])
 		return;
-	if (s->tracefs[0])
-		rmdir(s->tracefs);
 	if (s->mounted)
 		umount_disk(s);
 	if (s->cgroup[0])
@@ -252,60 +249,6 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 	EXPECT_GE(p.active, NR_LOOKUPS)
 		TH_LOG("%ld of %ld pages active after two uses", p.active, p.cached);
 	EXPECT_LE((p.active + p.referenced) * 5, p.cached);
-}
-
-static int trace_set(struct scene *s, const char *name, const char *value)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", s->tracefs, name);
-	return write_text(path, value);
-}
-
-/* A miss looks up the page cache twice: to find the folio, and then to create it. */
-TEST_F_TIMEOUT(marks, a_miss_is_two_lookups, 120)
-{
-	const char *lookup = "__filemap_get_folio_mpol";
-	struct scene *s = &self->scene;
-	long lookups = 0, misses = 0;
-	char path[256], line[512];
-	FILE *f;
-
-	if (access("/sys/kernel/tracing/instances", F_OK))
-		mount("none", "/sys/kernel/tracing", "tracefs", 0, NULL);
-	if (shell("grep -qw function /sys/kernel/tracing/available_tracers"))
-		SKIP(return, "the kernel is built without FUNCTION_TRACER");
-	snprintf(s->tracefs, sizeof(s->tracefs),
-		 "/sys/kernel/tracing/instances/reclaim_marks.%d", getpid());
-	ASSERT_EQ(0, mkdir(s->tracefs, 0700));
-	snprintf(line, sizeof(line), "%d", getpid());
-	ASSERT_EQ(0, trace_set(s, "set_ftrace_filter", lookup));
-	ASSERT_EQ(0, trace_set(s, "set_ftrace_pid", line));
-	ASSERT_EQ(0, trace_set(s, "set_event_pid", line));
-	ASSERT_EQ(0, trace_set(s, "buffer_size_kb", "4096"));
-	ASSERT_EQ(0, trace_set(s, INSERTION "/enable", "1"));
-	ASSERT_EQ(0, trace_set(s, "current_tracer", "function"));
-	ASSERT_EQ(0, scan(s));
-	ASSERT_EQ(0, trace_set(s, "tracing_on", "0"));
-	snprintf(path, sizeof(path), "%s/trace", s->tracefs);
-	f = fopen(path, "r");
-	ASSERT_NE(NULL, f);
-	while (fgets(line, sizeof(line), f)) {
-		if (line[0] == '#')
-			continue;
-		if (strstr(line, "mm_filemap_add_to_page_cache:"))
-			misses++;
-		else if (strstr(line, lookup))
-			lookups++;
-	}
-	fclose(f);
-	trace_set(s, "current_tracer", "nop");
-	rmdir(s->tracefs);
-	ksft_print_msg("%ld look-ups for %ld misses\n", lookups, misses);
-	ASSERT_GT(misses, NR_LOOKUPS * 16);
-	EXPECT_GE(lookups, misses * 2);
-	/* Hits that are in no CPU's list of recent buffers cost one lookup each. */
-	EXPECT_LE(lookups * 10, misses * 25);
 }
 
 TEST_HARNESS_MAIN

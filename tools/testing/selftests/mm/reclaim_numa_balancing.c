@@ -7,8 +7,8 @@
  * show what balancing leaves in place.
  *
  * The scanner is made to run faster, so that a few seconds produce enough
- * faults. Needs root, tracefs, debugfs and two nodes with memory; some tests
- * need a lower memory tier. Swap, if available, is on zram.
+ * faults. Needs root, tracefs, debugfs and two nodes with memory. Swap, if
+ * available, is on zram.
  */
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
@@ -36,7 +36,6 @@
 #define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
 #define THP		"/sys/kernel/mm/transparent_hugepage/"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define CGROUP		"/sys/fs/cgroup/reclaim_numa"
 #define ZRAM		"/dev/zram0"
 
 #ifndef MPOL_BIND
@@ -78,11 +77,6 @@ struct shared {
 	atomic_int ready, go, stop;
 	long full;	/* numa_target_full when tracing began */
 };
-
-static long memcg_event(const char *name)
-{
-	return read_figure(CGROUP "/memory.stat", name);
-}
 
 /* The numbers in a list like "0-2,5", as bits. */
 static unsigned long read_list(const char *path)
@@ -255,8 +249,7 @@ static bool swap_on_zram(void)
 FIXTURE(numa) {
 	char saved[ARRAY_SIZE(knobs)][64];
 	bool swap;
-	bool memcg, enabled;
-	unsigned long cpu, memory, lower;	/* nodes */
+	unsigned long cpu, memory;	/* nodes */
 	struct shared *shared;
 	pid_t tasks[MAX_TASKS];
 };
@@ -267,7 +260,6 @@ FIXTURE_VARIANT(numa) {
 };
 
 FIXTURE_VARIANT_ADD(numa, normal) { .mode = "1" };
-FIXTURE_VARIANT_ADD(numa, tiering) { .mode = "2", .tiering = true };
 FIXTURE_VARIANT_ADD(numa, both) { .mode = "3", .tiering = true };
 
 /* A sysfs file shows the choices, with the current one in brackets. */
@@ -284,24 +276,6 @@ static void read_setting(const char *path, char *text, size_t size)
 		*close = '\0';
 		memmove(text, open + 1, close - open);
 	}
-}
-
-/* Nodes below the top tier: CPU-less nodes that the first tier does not contain. */
-static unsigned long lower_tier(unsigned long cpu, unsigned long memory)
-{
-	unsigned long lower = 0;
-	char path[96];
-
-	for (int tier = 0; tier < 256; tier++) {
-		unsigned long nodes;
-
-		snprintf(path, sizeof(path),
-			 "/sys/devices/virtual/memory_tiering/memory_tier%d/nodelist", tier);
-		nodes = read_list(path);
-		if (!(nodes & cpu))
-			lower |= nodes;
-	}
-	return lower & memory;
 }
 
 FIXTURE_SETUP(numa)
@@ -322,9 +296,6 @@ FIXTURE_SETUP(numa)
 		if (self->memory & 1UL << nid && room(nid) > 4096 * (long)MIB)
 			SKIP(return, "it would fill node %d: needs nodes of at most 4 GiB", nid);
 	}
-	self->lower = lower_tier(self->cpu, self->memory);
-	if (variant->tiering && !strcmp(variant->mode, "2") && !self->lower)
-		SKIP(return, "needs a lower memory tier");
 	if (access(SCAN, F_OK))
 		mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	if (access(SCAN, F_OK))
@@ -333,14 +304,6 @@ FIXTURE_SETUP(numa)
 	if (trace_start()) {
 		rmdir(TRACE);
 		SKIP(return, "needs tracefs with the events of vmscan");
-	}
-	self->memcg = enable_controller("/sys/fs/cgroup", "memory", &self->enabled);
-	if (self->memcg) {
-		rmdir(CGROUP);
-		ASSERT_EQ(0, mkdir(CGROUP, 0700));
-		ASSERT_GE(memcg_event("numa_hint_faults"), 0);
-	} else {
-		ksft_print_msg("no memory cgroup: its counters are not tested\n");
 	}
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->shared);
@@ -369,21 +332,15 @@ FIXTURE_TEARDOWN(numa)
 		swapoff(ZRAM);
 		write_text("/sys/block/zram0/reset", "1");
 	}
-	rmdir(CGROUP);
-	if (self->enabled)
-		disable_controller("/sys/fs/cgroup", "memory");
 }
 
-/* A new task, in the memory cgroup; it ends with the test. */
-static pid_t new_task(bool memcg)
+/* A new task, which ends with the test. */
+static pid_t new_task(void)
 {
 	pid_t pid = fork();
 
-	if (!pid) {
+	if (!pid)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (memcg && write_text(CGROUP "/cgroup.procs", "0"))
-			_exit(1);
-	}
 	return pid;
 }
 
@@ -436,9 +393,9 @@ struct figures {
 	long faults, full, fragmented, migrated, fail;
 };
 
-static void read_figures(struct figures *f, bool memcg)
+static void read_figures(struct figures *f)
 {
-	f->faults = memcg ? memcg_event("numa_hint_faults") : vm_event("numa_hint_faults");
+	f->faults = vm_event("numa_hint_faults");
 	f->full = vm_event("numa_target_full");
 	f->fragmented = vm_event("numa_target_fragmented");
 	f->migrated = vm_event("numa_pages_migrated");
@@ -446,16 +403,16 @@ static void read_figures(struct figures *f, bool memcg)
 }
 
 /* Wait for @wanted refusals, for at most @seconds. Returns the figures. */
-static struct figures watch(struct shared *shared, bool memcg, long wanted, double seconds)
+static struct figures watch(struct shared *shared, long wanted, double seconds)
 {
 	struct figures a, b;
 	double until = now() + seconds;
 
-	read_figures(&a, memcg);
+	read_figures(&a);
 	atomic_store(&shared->go, 1);
 	do {
 		nap(200);
-		read_figures(&b, memcg);
+		read_figures(&b);
 	} while (b.full - a.full + b.fragmented - a.fragmented < wanted && now() < until);
 	atomic_store(&shared->stop, 1);
 	b.faults -= a.faults;
@@ -489,7 +446,7 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 
 		if (!(mask & 1UL << nid))
 			continue;
-		self->tasks[homes] = new_task(self->memcg);
+		self->tasks[homes] = new_task();
 		if (!self->tasks[homes])
 			big_task(self->shared, nid, (size > extra ? size : extra) & -HUGE);
 		homes++;
@@ -498,7 +455,7 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 	}
 	ASSERT_GT(homes, 0);
 	/* Allocations have woken kswapd, rightly; from here on only balancing could. */
-	f = watch(self->shared, self->memcg, 4000, 15);
+	f = watch(self->shared, 4000, 15);
 
 	ASSERT_GT(f.faults, 100);
 	EXPECT_EQ(0, traced(RECLAIM));
@@ -510,12 +467,7 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 		EXPECT_GT(f.full, 0);
 		EXPECT_EQ(0, traced(WAKEUP));
 	}
-	if (self->memcg) {
-		if (f.full)
-			EXPECT_GT(memcg_event("numa_target_full"), 0);
-		EXPECT_LE(memcg_event("numa_target_full") + memcg_event("numa_target_fragmented"),
-			  memcg_event("numa_hint_faults"));
-	}
+	EXPECT_LE(f.full + f.fragmented, f.faults);
 }
 
 /* Leave a node with @bytes of free memory, all of it in single pages. */
@@ -581,15 +533,15 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 	if (access(THP "enabled", F_OK))
 		SKIP(return, "the kernel is built without huge pages");
 	target = 63 - __builtin_clzl(self->cpu & self->memory);
-	source = with_most_room((self->lower ? self->lower : self->memory) & ~(1UL << target));
-	self->tasks[0] = new_task(self->memcg);
+	source = with_most_room(self->memory & ~(1UL << target));
+	self->tasks[0] = new_task();
 	if (!self->tasks[0])
 		huge_task(self->shared, source, target, size);
 	ASSERT_TRUE(all_ready(self->shared, self->tasks, 1));
 	ASSERT_TRUE(fragment(target, 40 * MIB))
 		TH_LOG("%ld MiB of room on node %d", room(target) / (long)MIB, target);
 	fail = vm_event("thp_migration_fail");
-	f = watch(self->shared, self->memcg, 150, 20);
+	f = watch(self->shared, 60, 20);
 	vain = vm_event("thp_migration_fail") - fail;
 
 	ASSERT_GT(f.faults, 20);
@@ -605,8 +557,6 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 	EXPECT_GE(woken, 0);
 	EXPECT_LE(woken, variant->tiering ? vm_event("numa_target_full") - self->shared->full : 0);
 	EXPECT_EQ(0, traced(RECLAIM));
-	if (self->memcg)
-		EXPECT_GT(memcg_event("numa_target_fragmented"), 0);
 }
 
 TEST_HARNESS_MAIN

@@ -219,10 +219,19 @@ def test_kunit_parts(tmp_path: Path) -> None:
     assert kunit.suites(Layout(tmp_path)) == ["yes"]
 
 
-def test_closing_counts() -> None:
-    assert alltests.closing_counts("x\n3 passed, 1 failed, 2 skipped (0:03)\n") == Counts(3, 1, 2)
-    assert alltests.closing_counts("3 passed, 0 failed\n") == Counts(3, 0, 0)
-    assert alltests.closing_counts("nothing\n") is None
+def test_a_verb_that_ends_without_counts_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_argv: list[str]) -> Counts:
+        raise Fail("it does not build")
+
+    monkeypatch.setattr(alltests, "STEPS", {"check": lambda _: Counts(3, 0, 2)})
+    assert alltests.main([]) == 0
+    monkeypatch.setattr(alltests, "STEPS", {"kunit": broken, "check": lambda _: Counts(3, 0, 2)})
+    assert alltests.main([]) == 1
+    said = capsys.readouterr().out
+    assert "kunit: it does not build" in said
+    assert said.endswith("3 passed, 1 failed, 2 skipped\n")
 
 
 def test_demo_screen() -> None:

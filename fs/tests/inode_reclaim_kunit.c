@@ -10,16 +10,11 @@
 #include <kunit/test.h>
 #include <linux/fs.h>
 #include <linux/mount.h>
-#include <linux/nodemask.h>
 #include <linux/pagemap.h>
 #include <linux/pseudo_fs.h>
 #include <linux/sched/mm.h>
-#include <linux/shrinker.h>
-#include <linux/swap.h>
 #include <linux/workqueue.h>
 #include <linux/writeback.h>
-
-#include "../internal.h"
 
 #define TEST_INO	4711
 
@@ -228,58 +223,6 @@ static void iput_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_written, c->dirty == I_DIRTY_SYNC ? 1 : 0);
 }
 
-static void prune_inodes(struct super_block *sb)
-{
-	int nid;
-
-	for_each_online_node(nid) {
-		struct shrink_control sc = {
-			.gfp_mask = GFP_KERNEL,
-			.nid = nid,
-			.nr_to_scan = 16,
-		};
-
-		prune_icache_sb(sb, &sc);
-	}
-}
-
-/*
- * A kept inode is on no list of unused inodes until its page cache is gone.
- * Then the walk of the inode LRU frees the inode although it is I_DONTCACHE.
- */
-static void kept_inode_is_freed_test(struct kunit *test)
-{
-	struct vfsmount *mnt = test->priv;
-	struct inode *inode;
-	struct xarray *xa;
-
-	if (IS_ENABLED(CONFIG_HIGHMEM))
-		kunit_skip(test, "page cache does not keep inodes off the LRU");
-	inode = new_test_inode(test);
-	xa = &inode->i_data.i_pages;
-	add_entry(test, inode);
-	set_state(inode, I_DONTCACHE | I_DIRTY_SYNC);
-	iput_in_reclaim(inode);
-	KUNIT_ASSERT_EQ(test, nr_evicted, 0);
-	KUNIT_EXPECT_TRUE(test, list_empty(&inode->i_lru));
-	prune_inodes(mnt->mnt_sb);
-	KUNIT_ASSERT_EQ(test, nr_evicted, 0);
-
-	/* What the flusher and the removal of the last folio do. */
-	xa_destroy(xa);
-	spin_lock(&inode->i_lock);
-	inode_state_clear(inode, I_DIRTY_SYNC);
-	inode_lru_list_add(inode);
-	spin_unlock(&inode->i_lock);
-	KUNIT_EXPECT_FALSE(test, list_empty(&inode->i_lru));
-
-	prune_inodes(mnt->mnt_sb);
-	KUNIT_EXPECT_EQ(test, nr_evicted, 1);
-	KUNIT_EXPECT_EQ(test, nr_written, 0);
-	if (!nr_evicted)
-		drop_kept_inode(test);
-}
-
 static int inode_reclaim_init(struct kunit *test)
 {
 	struct vfsmount *mnt = kern_mount(&inode_reclaim_fs);
@@ -298,7 +241,6 @@ static void inode_reclaim_exit(struct kunit *test)
 
 static struct kunit_case inode_reclaim_cases[] = {
 	KUNIT_CASE_PARAM(iput_test, iput_gen_params),
-	KUNIT_CASE(kept_inode_is_freed_test),
 	{ }
 };
 

@@ -103,4 +103,4 @@ def main(argv: list[str]) -> int:
     argparse.ArgumentParser(prog="bisect", description=__doc__).parse_args(argv)
     whole = Progress("bisect")
     cases = collect(here())
-    return conclude(cases, whole.elapsed())
+    return conclude(cases, whole.elapsed()).status

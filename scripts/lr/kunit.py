@@ -14,7 +14,7 @@ from lr import build, console, guest, ktap
 from lr.guest import Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import choice, env, number
-from lr.results import Case, write_junit
+from lr.results import Case, Counts, write_junit
 from lr.selftest import conclude
 from lr.ui import Fail, Progress, say
 
@@ -144,8 +144,8 @@ def collect(layout: Layout, where: str, wanted: str, timeout: int) -> list[Case]
     return cases
 
 
-def main(argv: list[str]) -> int:
-    """Run the suites; 1 when a case failed."""
+def run(argv: list[str]) -> Counts:
+    """The verb; what passed and what did not."""
     words = argparse.ArgumentParser(prog="kunit", description=__doc__)
     words.add_argument(
         "--filter", default=env("FILTER", ""), help="a glob over suites or suite.test; default all of ours"
@@ -160,3 +160,8 @@ def main(argv: list[str]) -> int:
         if case.status != "failed":
             say(f"{'ok' if case.status == 'passed' else 'skipped'} {case.suite}: {case.name} {case.message}".rstrip())
     return conclude(cases, whole.elapsed())
+
+
+def main(argv: list[str]) -> int:
+    """Run the suites; 1 when a case failed."""
+    return run(argv).status

@@ -40,6 +40,11 @@ class Counts:
         return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
 
     @property
+    def status(self) -> int:
+        """The exit status of a verb: 1 where something failed."""
+        return 1 if self.failed else 0
+
+    @property
     def total(self) -> int:
         """All of them."""
         return self.passed + self.failed + self.skipped

@@ -15,7 +15,7 @@ from lr import again, build, console, guest, ktap
 from lr.guest import Disk, Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import KERNELS, checks, choice, env, number
-from lr.results import Case, count, summary_line, write_junit
+from lr.results import Case, Counts, count, summary_line, write_junit
 from lr.ui import Fail, Progress, clock, say
 
 # Each test makes its own filesystem there; a blank disk each, large enough for what the tests write.
@@ -195,12 +195,13 @@ def failures(cases: Sequence[Case], limit: int = 20) -> str:
     return "\n".join(lines)
 
 
-def conclude(cases: Sequence[Case], seconds: float) -> int:
-    """The end of a verb that tests: what failed, and the closing line; returns the exit status."""
+def conclude(cases: Sequence[Case], seconds: float) -> Counts:
+    """The end of a verb that tests: what failed, and the closing line."""
     if failures(cases):
         say(failures(cases))
-    say(f"{summary_line(count(cases))} ({clock(seconds)})")
-    return 1 if count(cases).failed else 0
+    counts = count(cases)
+    say(f"{summary_line(counts)} ({clock(seconds)})")
+    return counts
 
 
 def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, timeout: int) -> list[Case]:
@@ -232,23 +233,25 @@ def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, ti
     return cases
 
 
-def main(argv: list[str]) -> int:
-    """Run the selftests; 1 when a case failed."""
+def run(argv: list[str]) -> Counts:
+    """The verb; what passed and what did not."""
     words = argparse.ArgumentParser(prog="selftest", description=__doc__)
     words.add_argument("--kernel", default=env("KERNEL", "series"), help="series (ours) or stock; default series")
     words.add_argument("--debug", default=env("DEBUG", "0"), help="1, races: the debug build of it")
     words.add_argument("--test", default=env("TEST", ""), help="PROGRAM or PROGRAM:CASE; default all")
-    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all eight")
+    words.add_argument("--matrix", default=env("MATRIX", ""), help="e.g. lru_gen=off,nodes=2; default all")
     words.add_argument("--timeout", default=env("TIMEOUT", "1800"), help="seconds one guest may take, default 1800")
     options = words.parse_args(argv)
     kernel = choice("KERNEL", options.kernel, KERNELS)
     timeout = number("TIMEOUT", options.timeout, 1, 86400)
     whole = Progress("selftest")
     cases = collect(here(), kernel, checks(options.debug), options.test, options.matrix, timeout)
-    if failures(cases):
-        say(failures(cases))
     for case in cases:
         if case.status == "skipped":
             say(f"skipped {case.suite}: {case.name}: {case.message}")
-    say(f"{summary_line(count(cases))} ({clock(whole.elapsed())})")
-    return 1 if count(cases).failed else 0
+    return conclude(cases, whole.elapsed())
+
+
+def main(argv: list[str]) -> int:
+    """Run the selftests; 1 when a case failed."""
+    return run(argv).status

@@ -301,4 +301,4 @@ def main(argv: list[str]) -> int:
     timeout = number("TIMEOUT", options.timeout, 1, 86400)
     whole = Progress("stable")
     cases = collect(here(), version, timeout)
-    return selftest.conclude(cases, whole.elapsed())
+    return selftest.conclude(cases, whole.elapsed()).status

@@ -16,7 +16,6 @@
 #include <linux/pagemap.h>
 #include <linux/swap.h>
 #include <linux/timer.h>
-#include <linux/workqueue.h>
 
 #define DISK_BYTES	(1024 * PAGE_SIZE)
 #define BLOCKING	(GFP_NOFS | __GFP_MOVABLE)
@@ -202,29 +201,6 @@ static void a_miss_marks_once(struct kunit *test)
 	}
 }
 
-/* Every block of a folio gets the right buffer, whichever block creates the buffers. */
-static void every_block_has_its_place(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	unsigned int per_page = PAGE_SIZE / c->size;
-
-	use_block_size(test, c->size);
-	for (unsigned int first = 0; first < per_page; first++) {
-		struct buffer_head *maker = getblk(test, 3 * per_page + first, c->gfp);
-
-		KUNIT_EXPECT_EQ(test, bh_offset(maker), first * c->size);
-		for (unsigned int i = 0; i < per_page; i++) {
-			struct buffer_head *bh = getblk(test, 3 * per_page + i, c->gfp);
-
-			KUNIT_EXPECT_PTR_EQ(test, bh->b_folio, maker->b_folio);
-			KUNIT_EXPECT_EQ(test, bh_offset(bh), i * c->size);
-			brelse(bh);
-		}
-		brelse(maker);
-		empty_cache(test);
-	}
-}
-
 /* The folio is there without buffers: getting them is also one use. */
 static void a_folio_without_buffers_is_marked_once(struct kunit *test)
 {
@@ -269,7 +245,6 @@ static void nothing_beyond_the_end(struct kunit *test)
 }
 
 static struct buffer_head *held;
-static struct folio *locked_folio;
 
 /* A timer, because the look-up may spin without giving the CPU away. */
 static void release_held(struct timer_list *unused)
@@ -301,43 +276,6 @@ static void busy_buffers_of_another_size(struct kunit *test)
 	if (timer_delete_sync(&release_held_timer))
 		release_held(NULL);
 	empty_cache(test);
-}
-
-static void end_migration(struct work_struct *work)
-{
-	struct buffer_head *head = folio_buffers(locked_folio);
-
-	clear_bit_unlock(BH_Migrate, &head->b_state);
-	folio_unlock(locked_folio);
-}
-
-static DECLARE_DELAYED_WORK(end_migration_work, end_migration);
-
-/* A caller that may not sleep in the lookup skips a folio under migration. */
-static void migration_is_waited_for(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	struct buffer_head *bh, *head;
-
-	use_block_size(test, c->size);
-	KUNIT_ASSERT_EQ(test, marks_after_use(test, 0, c->gfp), 1);
-	bh = getblk(test, 0, c->gfp);
-	locked_folio = bh->b_folio;
-	brelse(bh);
-	KUNIT_ASSERT_EQ(test, folio_marks(locked_folio), 2);
-	invalidate_bh_lrus();
-
-	folio_lock(locked_folio);
-	head = folio_buffers(locked_folio);
-	set_bit(BH_Migrate, &head->b_state);
-	schedule_delayed_work(&end_migration_work, HZ / 10);
-	KUNIT_ASSERT_TRUE(test, delayed_work_pending(&end_migration_work));
-	bh = getblk(test, 0, c->gfp);
-	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&end_migration_work));
-	KUNIT_EXPECT_PTR_EQ(test, bh->b_folio, locked_folio);
-	KUNIT_EXPECT_EQ(test, folio_marks(locked_folio), 3);
-	brelse(bh);
-	flush_delayed_work(&end_migration_work);
 }
 
 /* Read ahead, then used once: one read and one mark, whenever the use is. */
@@ -404,12 +342,10 @@ static void readahead_holds_no_buffers(struct kunit *test)
 
 static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(a_miss_marks_once, getblk_gen_params),
-	KUNIT_CASE_PARAM(every_block_has_its_place, getblk_gen_params),
 	KUNIT_CASE_PARAM(a_folio_without_buffers_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(an_unmapped_buffer_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(nothing_beyond_the_end, getblk_gen_params),
 	KUNIT_CASE_PARAM(busy_buffers_of_another_size, gfp_gen_params),
-	KUNIT_CASE_PARAM(migration_is_waited_for, getblk_gen_params),
 	KUNIT_CASE_PARAM(readahead_is_no_use, size_gen_params),
 	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
 	{ }

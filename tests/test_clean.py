@@ -53,8 +53,14 @@ def test_samples_and_edits_of_stock_stay(made: Toy) -> None:
     (stock / "fs/inode.c").write_text("int mine;")
     with pytest.raises(Fail, match="build/stock/linux has changes, which would be lost: fs/inode.c"):
         build.ensure(made.layout, "stock")
-    assert clean(made.layout) == ["build/stock: edited in linux: fs/inode.c", "build/bench: samples, which take hours"]
+    assert clean(made.layout) == [
+        "build/stock: edited in linux: fs/inode.c",
+        "build/linux: build/stock/linux is a work tree of it",
+        "build/bench: samples, which take hours",
+    ]
     assert (stock / "fs/inode.c").read_text() == "int mine;"
+    made.git("-C", str(stock), "commit", "-qam", "mine")
+    assert build.changes(stock)[0].startswith("commit ")
     assert not (made.layout.build / "bench-kernels").exists()
 
 

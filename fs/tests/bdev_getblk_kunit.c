@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Lookups in the buffer cache: how often bdev_getblk() marks a folio accessed,
- * on every path to a buffer, and that readahead does not mark at all.
+ * on most paths to a buffer, and that readahead does not mark at all.
  *
  * The device belongs to the test and completes every request. The marks are
  * read from the folio's flags. MGLRU counts marks there; the classic LRU shows

@@ -83,6 +83,11 @@ static void zones_count_together(struct kunit *test)
 		atomic_long_set(&small->vm_stat[NR_FREE_PAGES], cases[i].small);
 		KUNIT_EXPECT_EQ_MSG(test, nr_wanted(pgdat), cases[i].wanted,
 				    "%ld and %ld pages free", cases[i].small, cases[i].large);
+		/* What an allocation cannot use is not free. */
+		small->lowmem_reserve[MAX_NR_ZONES - 1] = 300;
+		small->nr_free_highatomic = 20;
+		atomic_long_set(&small->vm_stat[NR_FREE_PAGES], cases[i].small + 320);
+		KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), cases[i].wanted);
 	}
 }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import traceback
 from collections.abc import Callable
 
 from lr import check, kunit, selftest
@@ -26,6 +27,9 @@ def main(argv: list[str]) -> int:
             counts = run([])
         except Fail as exc:
             say(f"{verb}: {exc}")
+            counts = Counts(failed=1)
+        except Exception:  # A full disk, for instance: the other verbs may tell more.
+            traceback.print_exc()
             counts = Counts(failed=1)
         rows.append(f"{verb}: {summary_line(counts)} in {clock(timer.elapsed())}")
         total += counts

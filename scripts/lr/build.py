@@ -109,10 +109,16 @@ def worktree(layout: Layout, path: Path, commit: str) -> None:
 
 
 def changes(source: Path) -> list[str]:
-    """The files of a work tree that differ from its commit; none where there is no work tree."""
-    if not (source / ".git").exists():
+    """What a work tree holds that is nowhere else: changed and new files, commits on no branch.
+
+    Nothing where there is no work tree, or one that was never completed.
+    """
+    index = proc.run(["git", "-C", source, "rev-parse", "--path-format=absolute", "--git-path", "index"], check=False)
+    if not (source / ".git").exists() or index.returncode or not Path(index.stdout.decode().strip()).exists():
         return []
-    return proc.text(["git", "-C", source, "diff", "--name-only", "HEAD"]).split()
+    files = proc.text(["git", "-C", source, "status", "--porcelain"]).splitlines()
+    commits = proc.text(["git", "-C", source, "rev-list", "HEAD", "--not", "--branches", "--glob=refs/lr/*"]).split()
+    return [line[3:] for line in files] + [f"commit {commit[:12]}" for commit in commits]
 
 
 def fragments(layout: Layout, spec: Target) -> list[Path]:
@@ -290,7 +296,7 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
         if changed := changes(spec.source):
             raise Fail(
                 f"build/stock/linux has changes, which would be lost: {', '.join(changed[:3])}; "
-                "undo them with `git -C build/stock/linux checkout .`, or make them in build/linux"
+                "keep them elsewhere, then `rm -r build/stock/linux`"
             )
         worktree(layout, spec.source, "base")
     compile_kernel(layout, spec)

@@ -74,8 +74,9 @@ def clean(layout: Layout, force: bool = False) -> list[str]:
             kept[layout.linux] = "; ".join(work)
         if changed := build.changes(layout.build / "stock/linux"):
             kept[layout.build / "stock"] = f"edited in linux: {', '.join(changed[:3])}"
+            kept.setdefault(layout.linux, "build/stock/linux is a work tree of it")
         for samples in (*layout.build.glob("bench*"), layout.build / "soak"):
-            if any(samples.glob("**/*.json")):
+            if samples.suffix != ".gone" and any(samples.glob("**/*.json")):
                 kept[samples] = "samples, which take hours"
         if (layout.build / "kept").exists():
             kept[layout.build / "kept"] = "copies of files that save overwrote"

@@ -244,7 +244,9 @@ def interact(layout: Layout, spec: Spec) -> Outcome:
                     console.append(raw.decode(errors="replace"))
                     sys.stderr.write(console[-1])
             except BaseException:
-                child.terminate()
+                # virtme-run would leave QEMU, its child, behind.
+                for pid in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split():
+                    os.kill(int(pid), signal.SIGTERM)
                 raise
     text = clean("".join(console))
     return Outcome("panic" if _PANIC.search(text) else "exited", 0, "", text, time.monotonic() - start)

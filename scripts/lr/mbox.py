@@ -85,7 +85,7 @@ def read_cover(layout: Layout, section: str) -> tuple[str, str]:
 
 
 def applies(git: Git, base: str, items: Sequence[Item], who: Identity | None = None) -> bool:
-    """These commits, in this order, apply to a commit. With a user's identity nothing is kept in the repository."""
+    """These commits, in this order, apply to a commit."""
     try:
         Composer(git, who).compose(base, items)
     except Fail:

@@ -174,6 +174,7 @@ def run_job(layout: Layout, job: Job, image: Path) -> Kept:
         qemu=job.cell.qemu,
         timeout=job.seconds + _AFTERWARDS,
     )
+    allowed = (console.race_of_others(layout),) if job.debug == "races" else ()
     program = "others.py" if job.part == "others" else "storm.py"
     lru = f"echo {int(job.cell.lru_gen)} >/sys/kernel/mm/lru_gen/enabled"
     command = f"{lru}; python3 -B soak/{program} --seed {job.seed} --seconds {job.seconds}"
@@ -188,7 +189,6 @@ def run_job(layout: Layout, job: Job, image: Path) -> Kept:
         outcome = guest.run(layout, spec, f"{command} {'--faults' if job.part == 'faults' else ''}", on_output)
     stem.with_suffix(".log").write_text(outcome.output)
     stem.with_suffix(".console").write_text(outcome.console)
-    allowed = (console.race_of_others(layout),) if job.debug == "races" else ()
     findings = judge(outcome, allowed)
     kept = Kept(job.part, job.column, job.seed, outcome.seconds, figures(outcome.output), findings, job.again)
     part = file.with_suffix(".part")

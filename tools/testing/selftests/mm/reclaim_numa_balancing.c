@@ -395,11 +395,12 @@ struct figures {
 
 static void read_figures(struct figures *f)
 {
-	f->faults = vm_event("numa_hint_faults");
 	f->full = vm_event("numa_target_full");
 	f->fragmented = vm_event("numa_target_fragmented");
 	f->migrated = vm_event("numa_pages_migrated");
 	f->fail = vm_event("pgmigrate_fail");
+	/* Last: each refusal is a fault, and faults go on meanwhile. */
+	f->faults = vm_event("numa_hint_faults");
 }
 
 /* Wait for @wanted refusals, for at most @seconds. Returns the figures. */

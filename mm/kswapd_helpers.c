@@ -27,8 +27,8 @@
 /* On the classic LRU, scanning more than a pass of this priority is left to kswapd. */
 #define LAST_PRIORITY	(DEF_PRIORITY - 2)
 /*
- * A helper rests after this many passes in a row that free next to nothing. A single
- * one may only have joined the shared walk over memcgs near its end.
+ * A helper rests after this many passes in a row at that priority that free next to
+ * nothing. A single one may only have joined the shared walk over memcgs near its end.
  */
 #define MAX_MISSED	3
 
@@ -63,12 +63,12 @@ static int kswapd_helper(void *data)
 			 * 1 << priority. Where one pass needs a lower priority to free
 			 * anything, so do the next ones.
 			 */
-			if (freed >= SWAP_CLUSTER_MAX) {
+			if (freed >= SWAP_CLUSTER_MAX)
 				missed = 0;
-			} else {
+			else if (priority > LAST_PRIORITY)
+				priority--;
+			else
 				missed++;
-				priority = max(priority - 1, LAST_PRIORITY);
-			}
 			cond_resched();
 		}
 		/* Do not spin where such passes free next to nothing. */

@@ -312,6 +312,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	} while (helpers_ticks() > ticks && now() < until);
 	read_counters(after);
 	EXPECT_GT(after[WAKE], before[WAKE]);
+	EXPECT_GT(after[HELPER_STEAL] - before[HELPER_STEAL], 10000);
 	/* Helpers' pages are part of kswapd's. */
 	EXPECT_LT(after[HELPER_STEAL] - before[HELPER_STEAL], after[STEAL] - before[STEAL]);
 	ksft_print_msg("helpers freed %ld of kswapd's %ld pages, woken %ld times\n",

@@ -87,12 +87,6 @@ def simple(kernel: str, values: Sequence[Mapping[str, float]], digest: str = "d"
     ]
 
 
-def line_of(text: str, start: str) -> str:
-    found = [line for line in text.splitlines() if line.startswith(start)]
-    assert len(found) == 1, text
-    return found[0]
-
-
 def test_means_and_deviation() -> None:
     assert stats.mean([1, 2, 6]) == 3
     assert stats.harmonic_mean([40, 60]) == 48

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from lr import base, compose, save
-from lr.git import Git, user_environment
+from lr.git import user_environment
 from lr.layout import Layout
 
 VMSCAN = "".join(f"line {number}\n" for number in range(1, 61))
@@ -121,11 +121,6 @@ class Toy:
     def trees(self) -> list[str]:
         """Their trees."""
         return self.git("log", "--reverse", "--format=%T", "base..HEAD").splitlines()
-
-    @property
-    def plumbing(self) -> Git:
-        """build/linux as the tools see it."""
-        return Git.of(self.linux)
 
 
 def with_series(toy: Toy) -> Toy:

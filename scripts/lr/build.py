@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lr import proc
-from lr.layout import Layout, here
+from lr.layout import OVERLAY_DIRS, Layout, here
 from lr.options import KERNELS, checks, choice, env
 from lr.ui import Fail, Progress, clock, notice, say
 
@@ -151,8 +151,6 @@ def kunit_symbols(layout: Layout, source: Path) -> list[str]:
 
 def kunit_configs(layout: Layout) -> list[Path]:
     """Every .kunitconfig of the overlay."""
-    from lr.layout import OVERLAY_DIRS
-
     return sorted(path for folder in OVERLAY_DIRS for path in (layout.root / folder).rglob("*.kunitconfig"))
 
 
@@ -303,11 +301,6 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     return spec
 
 
-def selftest_sources(layout: Layout) -> list[Path]:
-    """Our selftests' C files in the composed tree: one program each."""
-    return sorted((layout.linux / "tools/testing/selftests/mm").glob("reclaim_*.c"))
-
-
 def selftests(layout: Layout) -> Path:
     """Compile our selftests into build/selftests, with the series' own headers, and copy the scripts beside them.
 
@@ -316,7 +309,8 @@ def selftests(layout: Layout) -> Path:
     spec = target(layout, "series")
     folder = layout.build / "selftests"
     folder.mkdir(parents=True, exist_ok=True)
-    sources = selftest_sources(layout)
+    # One program each.
+    sources = sorted((layout.linux / "tools/testing/selftests/mm").glob("reclaim_*.c"))
     state = _state(layout, spec)
     stamp = folder / ".built"
     if state is not None and stamp.exists() and stamp.read_text() == state:

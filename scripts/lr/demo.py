@@ -19,9 +19,8 @@ _WORD = re.compile(r"(\w+)=(\S+)")
 
 
 def words_of(output: str) -> dict[str, str]:
-    """The name=value words of the last line that has any."""
-    lines = [line for line in output.splitlines() if _WORD.search(line)]
-    return dict(_WORD.findall(lines[-1])) if lines else {}
+    """All name=value words; the last one counts where a name comes twice."""
+    return dict(_WORD.findall(output))
 
 
 def screen(number_: int, station: Station, first: Mapping[str, str], second: Mapping[str, str]) -> str:

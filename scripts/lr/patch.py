@@ -28,8 +28,6 @@ class FileDiff:
     """The part of a diff on one file."""
 
     path: str
-    created: bool = False
-    deleted: bool = False
     hunks: list[Hunk] = field(default_factory=list)
 
 
@@ -99,7 +97,7 @@ def parse(raw: bytes, name: str) -> Patch:
 def files(patch: Patch) -> list[FileDiff]:
     """The files that the diff touches, with their hunks."""
     found: list[FileDiff] = []
-    path, created, deleted = "", False, False
+    path = ""
     hunks: list[Hunk] = []
     left = added = 0
     for raw in patch.diff.split(b"\n"):
@@ -111,13 +109,11 @@ def files(patch: Patch) -> list[FileDiff]:
             continue
         if match := _FILE.match(line):
             if path:
-                found.append(FileDiff(path, created, deleted, hunks))
-            path, created, deleted, hunks = match["new"], False, False, []
+                found.append(FileDiff(path, hunks))
+            path, hunks = match["new"], []
         elif match := _HUNK.match(line):
             hunks.append(Hunk(line, int(match["old"])))
             left, added = int(match["lines"] or 1), int(match["added"] or 1)
-        created |= line.startswith("new file mode ")
-        deleted |= line.startswith("deleted file mode ")
     if path:
-        found.append(FileDiff(path, created, deleted, hunks))
+        found.append(FileDiff(path, hunks))
     return found

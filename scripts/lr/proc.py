@@ -14,9 +14,7 @@ from lr.ui import Fail
 def run(
     cmd: Sequence[str | Path],
     *,
-    cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    text_in: bytes | None = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command and capture what it prints; env is added to ours. Raises Fail when check is set and it fails."""
@@ -24,9 +22,8 @@ def run(
     try:
         done = subprocess.run(
             words,
-            cwd=cwd,
             env={**os.environ, **(env or {})},
-            input=text_in if text_in is not None else b"",
+            input=b"",
             capture_output=True,
             check=False,
         )
@@ -38,6 +35,6 @@ def run(
     return done
 
 
-def text(cmd: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+def text(cmd: Sequence[str | Path]) -> str:
     """What a command that must succeed prints, without the last newline."""
-    return run(cmd, cwd=cwd, env=env).stdout.decode(errors="surrogateescape").rstrip("\n")
+    return run(cmd).stdout.decode(errors="surrogateescape").rstrip("\n")

@@ -92,7 +92,7 @@ def parse(text: str) -> Series:
         elif line[0] in " \t":
             if not series.entries:
                 raise Fail(f"{INDEX}:{number}: {words}: an overlay file with no patch above it")
-            _check_path(words, f"{INDEX}:{number}")
+            check_overlay_path(words, f"{INDEX}:{number}")
             if words in owners:
                 raise Fail(
                     f"{INDEX}:{number}: {words} belongs to {owners[words]} already; an overlay file has one patch"
@@ -132,7 +132,8 @@ def render(series: Series) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _check_path(path: str, where: str) -> None:
+def check_overlay_path(path: str, where: str) -> None:
+    """Fail unless the path may be an overlay file's."""
     if path.startswith("/") or "\\" in path or any(part in ("", ".", "..", ".git") for part in path.split("/")):
         raise Fail(f"{where}: {path}: not a plain path inside the kernel")
     if path.split("/")[0] not in OVERLAY_DIRS or "/" not in path:
@@ -140,11 +141,6 @@ def _check_path(path: str, where: str) -> None:
             f"{where}: {path} lies outside the overlay's folders ({', '.join(OVERLAY_DIRS)}); "
             "add its folder to OVERLAY_DIRS in scripts/lr/layout.py"
         )
-
-
-def check_overlay_path(path: str, where: str) -> None:
-    """Fail unless the path may be an overlay file's."""
-    _check_path(path, where)
 
 
 def load(root: Path) -> Series:

@@ -46,14 +46,14 @@ STATIONS: tuple[Station, ...] = (
     Station(
         title="Files that reclaim loses",
         done=(
-            "On XFS, 4000 files with two names each; the second names' dentries belong to memory cgroup B.\n"
+            "On XFS, 500 files with two names each; the second names' dentries belong to memory cgroup B.\n"
             "Through each first name 16 KiB were written and FS_XFLAG_DAX was toggled, which asks for the inode\n"
             "to be evicted once it is unused. Then `echo 40M > B/memory.reclaim`, sync, umount, mount, and\n"
             "every byte was compared. write, close, sync and umount had all reported success."
         ),
         command=(
             ". scripts/guest/lib.sh; export RECLAIM_DISK_XFS=$(scratch_device xfs) TMPDIR=/tmp; "
-            "cd build/selftests && ./reclaim_dontcache --demo xfs"
+            "cd build/selftests && ./reclaim_dontcache -v xfs -t memory_reclaim"
         ),
         columns=(
             ("data lost", _files),

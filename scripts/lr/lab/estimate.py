@@ -24,15 +24,6 @@ class Cost:
     recorded: bool
 
 
-@dataclass(frozen=True)
-class Sum:
-    """The cost of some samples."""
-
-    seconds: float
-    samples: int
-    recorded: int
-
-
 def cost(job: Job, options: Options, samples: Iterable[Sample]) -> Cost:
     """One boot: what earlier ones with the same points took, of any kernel, since the kernels hardly differ."""
     points = points_of(job.scenario, job.variant, options.quick)
@@ -48,10 +39,9 @@ def cost(job: Job, options: Options, samples: Iterable[Sample]) -> Cost:
     return Cost(_BOOT + len(points) * (each + job.scenario.beside), False)
 
 
-def total(costs: Iterable[Cost]) -> Sum:
-    """All of them."""
-    whole = list(costs)
-    return Sum(sum(each.seconds for each in whole), len(whole), sum(each.recorded for each in whole))
+def total(costs: Iterable[Cost]) -> float:
+    """The seconds of all of them, one after another."""
+    return sum(each.seconds for each in costs)
 
 
 def report(todo: Sequence[Job], costs: Sequence[Cost], at_once: int = 1) -> str:
@@ -62,13 +52,12 @@ def report(todo: Sequence[Job], costs: Sequence[Cost], at_once: int = 1) -> str:
         variants = len({job.variant.name for job, _ in own})
         words = f"{_some(len(own), 'boot')} of {_some(variants, 'variant')}"
         lines.append(
-            f"  {name:<16} {clock(total(each for _, each in own).seconds / min(at_once, len(own))):>9}  {words}"
+            f"  {name:<16} {clock(total(each for _, each in own) / min(at_once, len(own))):>9}  {words}"
         )
-    whole = total(costs)
-    known = f"{whole.recorded} as earlier ones took, {whole.samples - whole.recorded} by the scenario's seconds"
-    return "\n".join(
-        [f"about {clock(whole.seconds / min(at_once, len(todo)))} for {_some(whole.samples, 'boot')}, {known}:", *lines]
-    )
+    recorded = sum(each.recorded for each in costs)
+    known = f"{recorded} as earlier ones took, {len(costs) - recorded} by the scenario's seconds"
+    whole = clock(total(costs) / min(at_once, len(todo)))
+    return "\n".join([f"about {whole} for {_some(len(costs), 'boot')}, {known}:", *lines])
 
 
 def _some(count: int, what: str) -> str:

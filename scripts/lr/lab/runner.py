@@ -139,6 +139,8 @@ def boot(
     machine = job.variant.machine
     method = lockstep_of(job, options)
     qemu: tuple[str, ...] = ("-icount", "shift=0,sleep=off") if machine.icount else ()
+    if machine.dma32_mib:
+        qemu = (*qemu, "-machine", f"max-ram-below-4g={machine.dma32_mib}M")
     if method:
         qemu = (*qemu, *method.options(machine.us, system_map(image), out, profile))
     spec = Spec(

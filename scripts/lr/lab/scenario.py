@@ -24,6 +24,7 @@ class Machine:
     """The guest; us is what a round of lockstep is on its clock: 50 are a CPU of 100 million instructions a second.
 
     icount: its clock counts instructions, one a nanosecond; for one CPU, as they take turns then. Without lockstep.
+    dma32_mib: so much of a node's memory lies below 4 GiB, in zone DMA32, and the rest in zone Normal; 0: all below.
     """
 
     cpus: int = 4
@@ -32,6 +33,7 @@ class Machine:
     us: int = 250
     icount: bool = False
     append: tuple[str, ...] = ()
+    dma32_mib: int = 0
 
 
 @dataclass(frozen=True)

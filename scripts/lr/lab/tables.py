@@ -238,7 +238,8 @@ def _about(scenario: Scenario, name: str) -> str:
     nodes = f"{machine.nodes} node" + ("s" if machine.nodes != 1 else "")
     lru = "MGLRU" if variant.lru_gen else "classic LRU"
     speed = " of a nanosecond an instruction" if machine.icount else ""
-    return f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}{speed}, {machine.mib} MiB, {nodes}, {lru}"
+    zones = f" of which {machine.dma32_mib} in DMA32" if machine.dma32_mib else ""
+    return f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}{speed}, {machine.mib} MiB{zones}, {nodes}, {lru}"
 
 
 def _table(

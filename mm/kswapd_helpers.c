@@ -24,11 +24,9 @@
 
 #include "kswapd_helpers.h"
 
-/* On the classic LRU, scanning more than a pass of this priority is left to kswapd. */
-#define LAST_PRIORITY	(DEF_PRIORITY - 2)
 /*
- * A helper rests after this many passes in a row at that priority that free next to
- * nothing. A single one may only have joined the shared walk over memcgs near its end.
+ * A helper rests after this many passes in a row that free next to nothing. A single
+ * one may only have joined the shared walk over memcgs near its end.
  */
 #define MAX_MISSED	3
 
@@ -47,7 +45,7 @@ static int kswapd_helper(void *data)
 	set_freezable();
 
 	while (!kthread_freezable_should_stop(NULL)) {
-		int priority = DEF_PRIORITY, missed = 0;
+		int missed = 0;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
 					       kswapd_helper_wanted(pgdat, true));
@@ -56,19 +54,9 @@ static int kswapd_helper(void *data)
 			unsigned long freed;
 
 			atomic_inc(&helpers->at_work);
-			freed = kswapd_helper_shrink(pgdat, priority);
+			freed = kswapd_helper_shrink(pgdat);
 			atomic_dec(&helpers->at_work);
-			/*
-			 * The classic LRU scans nothing of lists shorter than
-			 * 1 << priority. Where one pass needs a lower priority to free
-			 * anything, so do the next ones.
-			 */
-			if (freed >= SWAP_CLUSTER_MAX)
-				missed = 0;
-			else if (priority > LAST_PRIORITY)
-				priority--;
-			else
-				missed++;
+			missed = freed < SWAP_CLUSTER_MAX ? missed + 1 : 0;
 			cond_resched();
 		}
 		/* Do not spin where such passes free next to nothing. */

@@ -120,7 +120,7 @@ static void a_helper_wakes_those_who_wait_for_reserves(struct kunit *test)
 	init_waitqueue_func_entry(&entry, note_wakeup);
 	woken = false;
 	add_wait_queue(&pgdat->pfmemalloc_wait, &entry);
-	kswapd_helper_shrink(pgdat, DEF_PRIORITY);
+	kswapd_helper_shrink(pgdat);
 	remove_wait_queue(&pgdat->pfmemalloc_wait, &entry);
 	memalloc_noreclaim_restore(flags);
 	KUNIT_EXPECT_TRUE(test, woken);

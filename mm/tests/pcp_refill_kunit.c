@@ -26,6 +26,7 @@ static struct refill *refill_of(struct kunit *test, unsigned long free)
 	for (int i = ZONE_NORMAL + 1; i < MAX_NR_ZONES; i++)
 		r->zone->lowmem_reserve[i] = 100 * HIGH;
 	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], free);
+	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
 	r->pgdat.kswapd_helpers.nr = 1;
 	r->pcp.batch = BATCH;
 	r->pcp.high_min = 4 * BATCH;
@@ -76,7 +77,6 @@ static void a_stale_flag_caps_nothing(struct kunit *test)
 	struct refill *r = refill_of(test, HIGH + 1);
 
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
-	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
 	KUNIT_EXPECT_EQ(test, refill(r),
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }

@@ -41,12 +41,19 @@ FIXTURE_SETUP(flushers)
 		if (!d || !scratch_mount(&self->s, d, "ext4"))
 			SKIP(return, "%s", self->s.why);
 	}
-	for (int i = MET; i <= OTHER; i++)
-		ASSERT_EQ(0, scene_cgroup(&self->s, i));
+	for (int i = MET; i <= OTHER; i++) {
+		if (scene_cgroup(&self->s, i)) {
+			scene_cannot(&self->s, "mkdir of a cgroup failed");
+			SKIP(return, "%s", self->s.why);
+		}
+	}
 	/* Write what mkfs and mount have left. */
 	sync();
-	ASSERT_TRUE(trace_open(self->trace, sizeof(self->trace), "reclaim_flushers",
-			       EVENT, NULL));
+	if (!trace_open(self->trace, sizeof(self->trace), "reclaim_flushers", EVENT, NULL)) {
+		trace_close(self->trace);
+		scene_cannot(&self->s, "no tracepoint " EVENT);
+		SKIP(return, "%s", self->s.why);
+	}
 }
 
 FIXTURE_TEARDOWN(flushers)
@@ -93,8 +100,11 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 			 s->disk[variant->one_disk ? 0 : i].dir, i);
 		ASSERT_EQ(0, cgroup_fill(s, i, path, i == MET ? 32 : 16));
 	}
-	ASSERT_GE(cgroup_unclean(s, MET), 28 * (long)MIB);
-	ASSERT_GE(cgroup_unclean(s, OTHER), 14 * (long)MIB);
+	/* With many CPUs the statistics may lag by two seconds. */
+	while ((cgroup_unclean(s, MET) < 28 * (long)MIB ||
+		cgroup_unclean(s, OTHER) < 14 * (long)MIB) && now() < until)
+		nap(100);
+	ASSERT_LT(now(), until);
 	ASSERT_EQ(0, trace_count(self->trace, "reason=vmscan", NULL, NULL));
 
 	while (cgroup_unclean(s, MET) > (long)MIB && now() < until) {

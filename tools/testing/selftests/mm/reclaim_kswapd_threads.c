@@ -197,7 +197,7 @@ static bool start_readers_of(pid_t *readers, const char *path)
 /* False without null_blk, or where a test would wait too long for memory to be full. */
 static bool start_readers(pid_t *readers)
 {
-	return sysconf(_SC_PHYS_PAGES) <= (16L << 30) / getpagesize() &&
+	return sysconf(_SC_PHYS_PAGES) <= (16LL << 30) / getpagesize() &&
 	       start_readers_of(readers, "/dev/nullb0");
 }
 
@@ -329,8 +329,8 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 		ksft_print_msg("%d threads: %.0f direct reclaims, %.1f for each GiB read\n",
 			       threads[i], stalls[i], stalls[i] * 1024 / mib[i]);
 	}
-	ASSERT_GT(stalls[0], 20)
-		TH_LOG("one thread bears this load: there is nothing to compare");
+	if (stalls[0] <= 20)
+		SKIP(return, "one thread bears this load: there is nothing to compare");
 	EXPECT_LT(stalls[1] / mib[1], stalls[0] / mib[0] / 4);
 }
 
@@ -525,7 +525,7 @@ static const char *file_of_holes(const char *disk, const char *mnt)
 		return NULL;
 	snprintf(path, sizeof(path), "%s/holes", mnt);
 	fd = open(path, O_RDWR | O_CREAT, 0600);
-	ret = fd < 0 ? -1 : ftruncate(fd, 64UL << 30);
+	ret = fd < 0 ? -1 : ftruncate(fd, 64ULL << 30);
 	if (fd >= 0)
 		close(fd);
 	return ret ? NULL : path;

@@ -96,54 +96,39 @@ static bool create(const char *path)
 	return fd >= 0 && !close(fd);
 }
 
-FIXTURE_SETUP(marks)
+static bool make_scene(struct scene *s)
 {
 	const char *disk = getenv("RECLAIM_DISK_EXT4");
-	struct scene *s = &self->scene;
 	char path[128];
 
-	memset(s, 0, sizeof(*s));
-	if (geteuid())
-		SKIP(return, "needs root");
-	if (sysconf(_SC_PAGESIZE) != 4096)
-		SKIP(return, "its sizes are made for pages of 4096 bytes");
-	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
-		SKIP(return, "no /proc/kpagecgroup: it needs PROC_PAGE_MONITOR and MEMCG");
-	if (shell("command -v mkfs.ext4 >/dev/null"))
-		SKIP(return, "no mkfs.ext4");
-	if (shell("grep -qw ext4 /proc/filesystems || modprobe -q ext4"))
-		SKIP(return, "no ext4 in this kernel");
-	if (!enable_controller("/sys/fs/cgroup", "memory", &s->enabled))
-		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
 	snprintf(s->dir, sizeof(s->dir), "/tmp/reclaim_marks.XXXXXX");
-	ASSERT_NE(NULL, mkdtemp(s->dir));
+	if (!mkdtemp(s->dir)) {
+		s->dir[0] = '\0';
+		return false;
+	}
 	snprintf(s->cgroup, sizeof(s->cgroup), "/sys/fs/cgroup/reclaim_marks.%d", getpid());
-	ASSERT_EQ(0, mkdir(s->cgroup, 0700));
 	snprintf(s->mnt, sizeof(s->mnt), "%s/mnt", s->dir);
-	ASSERT_EQ(0, mkdir(s->mnt, 0700));
+	if (mkdir(s->cgroup, 0700) || mkdir(s->mnt, 0700))
+		return false;
 	if (disk)
 		snprintf(s->disk, sizeof(s->disk), "%s", disk);
-	else
-		ASSERT_TRUE(setup_loop(s));
-	ASSERT_EQ(0, shell("mkfs.ext4 -F -q -b 4096 -I 256 -N %d %s %luM >/dev/null 2>&1",
-			   2 * NR_FILES, s->disk, DISK_MIB));
-	ASSERT_TRUE(mount_disk(s));
+	else if (!setup_loop(s))
+		return false;
+	if (shell("mkfs.ext4 -F -q -b 4096 -I 256 -N %d %s %luM >/dev/null 2>&1",
+		  2 * NR_FILES, s->disk, DISK_MIB) || !mount_disk(s))
+		return false;
 	/* Files created in a row in one directory have inodes in a row. */
 	for (int i = 0; i < NR_FILES; i++) {
 		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
-		ASSERT_TRUE(create(path));
+		if (!create(path))
+			return false;
 	}
 	/* The last close of the device empties its cache. */
-	ASSERT_TRUE(umount_disk(s));
-	ASSERT_TRUE(mount_disk(s));
+	return umount_disk(s) && mount_disk(s);
 }
 
-FIXTURE_TEARDOWN_PARENT(marks)
+static void end_scene(struct scene *s)
 {
-	struct scene *s = &self->scene;
-
-	if (!s->dir[0])
-		return;
 	if (s->mounted)
 		umount_disk(s);
 	if (s->cgroup[0])
@@ -160,6 +145,37 @@ FIXTURE_TEARDOWN_PARENT(marks)
 		unlink(s->file);
 	rmdir(s->mnt);
 	rmdir(s->dir);
+}
+
+FIXTURE_SETUP(marks)
+{
+	struct scene *s = &self->scene;
+
+	memset(s, 0, sizeof(*s));
+	if (geteuid())
+		SKIP(return, "needs root");
+	if (sysconf(_SC_PAGESIZE) != 4096)
+		SKIP(return, "its sizes are made for pages of 4096 bytes");
+	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
+		SKIP(return, "no /proc/kpagecgroup: it needs PROC_PAGE_MONITOR and MEMCG");
+	if (shell("command -v mkfs.ext4 >/dev/null"))
+		SKIP(return, "no mkfs.ext4");
+	if (shell("grep -qw ext4 /proc/filesystems || modprobe -q ext4"))
+		SKIP(return, "no ext4 in this kernel");
+	if (!enable_controller("/sys/fs/cgroup", "memory", &s->enabled))
+		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
+	if (make_scene(s))
+		return;
+	/* No teardown follows a setup that fails. */
+	end_scene(s);
+	ASSERT_TRUE(false) {
+		TH_LOG("the scratch filesystem cannot be made");
+	}
+}
+
+FIXTURE_TEARDOWN_PARENT(marks)
+{
+	end_scene(&self->scene);
 }
 
 static int scan(struct scene *s)

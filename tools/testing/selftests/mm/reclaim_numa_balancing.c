@@ -278,6 +278,19 @@ static void read_setting(const char *path, char *text, size_t size)
 	}
 }
 
+static void restore(FIXTURE_DATA(numa) *self)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
+		if (self->saved[i][0])
+			write_text(knobs[i].path, self->saved[i]);
+	write_text(TRACE "/events/enable", "0");
+	rmdir(TRACE);
+	if (self->swap) {
+		swapoff(ZRAM);
+		write_text("/sys/block/zram0/reset", "1");
+	}
+}
+
 FIXTURE_SETUP(numa)
 {
 	long full;
@@ -296,6 +309,8 @@ FIXTURE_SETUP(numa)
 		if (self->memory & 1UL << nid && room(nid) > 4096 * (long)MIB)
 			SKIP(return, "it would fill node %d: needs nodes of at most 4 GiB", nid);
 	}
+	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
 	if (access(SCAN, F_OK))
 		mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	if (access(SCAN, F_OK))
@@ -305,8 +320,6 @@ FIXTURE_SETUP(numa)
 		rmdir(TRACE);
 		SKIP(return, "needs tracefs with the events of vmscan");
 	}
-	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, self->shared);
 	self->shared->full = full;
 	self->swap = swap_on_zram();
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
@@ -317,21 +330,17 @@ FIXTURE_SETUP(numa)
 	/* Drop pieces left over from earlier tests. */
 	write_text("/proc/sys/vm/drop_caches", "3");
 	write_text("/proc/sys/vm/compact_memory", "1");
-	ASSERT_EQ(0, write_text(BALANCING, variant->mode));
+	if (write_text(BALANCING, variant->mode)) {
+		/* No teardown follows a setup that fails. */
+		restore(self);
+		ASSERT_TRUE(false);
+	}
 }
 
 FIXTURE_TEARDOWN(numa)
 {
 	kill_all(self->tasks, MAX_TASKS);
-	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
-		if (self->saved[i][0])
-			write_text(knobs[i].path, self->saved[i]);
-	write_text(TRACE "/events/enable", "0");
-	rmdir(TRACE);
-	if (self->swap) {
-		swapoff(ZRAM);
-		write_text("/sys/block/zram0/reset", "1");
-	}
+	restore(self);
 }
 
 /* A new task, which ends with the test. */

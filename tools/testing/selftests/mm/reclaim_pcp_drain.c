@@ -425,7 +425,7 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	if (read_text("/proc/sys/vm/panic_on_oom", text, sizeof(text)) || strcmp(text, "0"))
 		SKIP(return, "tasks are killed for memory: set vm.panic_on_oom to 0");
 	read_zones(self->nid, &z);
-	if (z.room * page_size > 8L << 30)
+	if ((long long)z.room * page_size > 8LL << 30)
 		SKIP(return, "the node has more than 8 GiB: filling it takes too long");
 	for (cpu = 0; cpu < MAX_CPUS; cpu++) {
 		if (CPU_ISSET(cpu, &self->cpus))

@@ -68,7 +68,7 @@ deb: ## Debian packages of the series kernel for a machine of your own  (CONFIG=
 mbox: ## a section as mails, nothing is sent  (SECTION=name TRAILERS=file; BRANCH_IN=clone REV=v7.3.4: as a branch there)
 	@$(lr) mbox
 
-soak: ## hours of storm: knobs, CPUs, nodes, cgroups, swap, disks beside hogs and files that are compared  (HOURS=1 KERNELS="stock series" PART="storm faults others" DEBUG="0 1 races" SEED=1 BUGS=1)
+soak: ## hours of storm: knobs, CPUs, nodes, cgroups, swap, disks beside hogs and files that are compared  (HOURS=1 SEED=1 BUGS=1; KERNELS= "stock series", default series; PART= "storm faults others", default storm; DEBUG= "0 1 races", default 0)
 	@$(lr) soak
 
 test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
@@ -83,5 +83,5 @@ profile: ## instructions by function, thread and CPU, and who waits for which sp
 report: ## the lab's samples as one HTML page, build/bench/report.html
 	@$(lr) report
 
-clean: ## remove build/ except work that is not saved, and samples of bench and soak  (FORCE=1: those too)
+clean: ## remove build/, but keep unsaved work and samples of bench and soak  (FORCE=1: those too)
 	@PYTHONPATH=scripts python3 -B -m lr clean

@@ -278,14 +278,14 @@ static void read_setting(const char *path, char *text, size_t size)
 	}
 }
 
-static void restore(FIXTURE_DATA(numa) *self)
+static void restore(char saved[][64], bool swap)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
-		if (self->saved[i][0])
-			write_text(knobs[i].path, self->saved[i]);
+		if (saved[i][0])
+			write_text(knobs[i].path, saved[i]);
 	write_text(TRACE "/events/enable", "0");
 	rmdir(TRACE);
-	if (self->swap) {
+	if (swap) {
 		swapoff(ZRAM);
 		write_text("/sys/block/zram0/reset", "1");
 	}
@@ -332,7 +332,7 @@ FIXTURE_SETUP(numa)
 	write_text("/proc/sys/vm/compact_memory", "1");
 	if (write_text(BALANCING, variant->mode)) {
 		/* No teardown follows a setup that fails. */
-		restore(self);
+		restore(self->saved, self->swap);
 		ASSERT_TRUE(false);
 	}
 }
@@ -340,7 +340,7 @@ FIXTURE_SETUP(numa)
 FIXTURE_TEARDOWN(numa)
 {
 	kill_all(self->tasks, MAX_TASKS);
-	restore(self);
+	restore(self->saved, self->swap);
 }
 
 /* A new task, which ends with the test. */

@@ -235,8 +235,8 @@ def test_a_verb_that_ends_without_counts_is_a_failure(
 
 
 def test_demo_screen() -> None:
-    stock = demo.words_of("[1] noise\n# xfs: written_by_reclaim=500 kept=0\n# xfs: files=500 lost=500 warnings=1\n")
-    ours = demo.words_of("# xfs: written_by_reclaim=0 kept=500\n# xfs: files=500 lost=0 warnings=0\n")
+    stock = demo.words_of("[1] noise\n# xfs: written_by_reclaim=500 kept=0\n# xfs: lost=500 files=500 warnings=1\n")
+    ours = demo.words_of("# xfs: written_by_reclaim=0 kept=500\n# xfs: lost=0 files=500 warnings=0\n")
     text = demo.screen(1, STATIONS[0], stock, ours)
     assert "500 of 500 files" in text
     assert STATIONS[0].good(ours)

@@ -61,11 +61,19 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 			BATCH << min(1, CONFIG_PCP_BATCH_SCALE_MAX));
 }
 
-/* A kswapd without helpers would not free the pages any faster. */
+/*
+ * A kswapd without helpers would not free the pages any faster. Without the flag no
+ * allocation has found the zone below high.
+ */
 static void nothing_is_capped_without_helpers(struct kunit *test)
 {
 	struct refill *r = refill_of(test, HIGH);
 
+	clear_bit(ZONE_BELOW_HIGH, &r->zone->flags);
+	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
+	KUNIT_EXPECT_EQ(test, refill(r), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
+
+	set_bit(ZONE_BELOW_HIGH, &r->zone->flags);
 	r->pgdat.kswapd_helpers.nr = 0;
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	KUNIT_EXPECT_EQ(test, refill(r), BATCH << CONFIG_PCP_BATCH_SCALE_MAX);

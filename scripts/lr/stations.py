@@ -2,7 +2,7 @@
 """The stations of the demo's tour: what each shows, what runs in the guest, and how its figures are read.
 
 A station is one entry in STATIONS. Its command runs in a guest of each of two sides, stock and series unless it says
-otherwise; it prints one line of `name=value` words, which the columns pick out.
+otherwise; it prints `name=value` words, which the columns pick out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ STATIONS: tuple[Station, ...] = (
         ),
         command=(
             ". scripts/guest/lib.sh; export RECLAIM_DISK_XFS=$(scratch_device xfs) TMPDIR=/tmp; "
-            "cd build/selftests && ./reclaim_dontcache -v xfs -t memory_reclaim"
+            "cd build/selftests && ./reclaim_dontcache -r dontcache.xfs.memory_reclaim"
         ),
         columns=(
             ("data lost", _files),

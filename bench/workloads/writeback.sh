@@ -171,8 +171,8 @@ total_mib() {
 run_fsmark() {
 	local point=$1 threads=$2 i dirs=() files
 	for ((i = 0; i < threads; i++)); do
-		mkdir -p "$LAB/work/fsmark/$i"
-		dirs+=(-d "$LAB/work/fsmark/$i")
+		mkdir -p "$LAB/disk/fsmark/$i"
+		dirs+=(-d "$LAB/disk/fsmark/$i")
 	done
 	files=$(($(total_mib) / (5 * threads)))
 	((files > 0)) || files=1
@@ -193,7 +193,7 @@ run_simple_wb() {
 	# All of it must reach the disk here, so the slow disk gets no more than it writes in the time.
 	[ "$DISK" != usb ] || mib=$((USB_MIB_S * SECONDS_EACH))
 	measure_start "$point"
-	dd if=/dev/zero of=$LAB/work/simple bs=1M count="$mib" conv=fsync status=none || die "dd failed"
+	dd if=/dev/zero of=$LAB/disk/simple bs=1M count="$mib" conv=fsync status=none || die "dd failed"
 	measure_stop
 	value "$point" elapsed_s "$ELAPSED"
 	value "$point" written_bytes $((mib << 20))
@@ -204,7 +204,7 @@ run_mmap_strm() {
 	half=$(($(total_mib) / 2))
 	measure_start "$point"
 	# Anonymous memory that does not fit beside what is dirty: the seed's test swapped, too.
-	$BIN/mmap-strm $LAB/work/map1 $half $LAB/work/map2 $half $((RAM_MIB / 2)) >$LAB/mmap-strm.out ||
+	$BIN/mmap-strm $LAB/disk/map1 $half $LAB/disk/map2 $half $((RAM_MIB / 2)) >$LAB/mmap-strm.out ||
 		die "mmap-strm failed"
 	measure_stop
 	value "$point" elapsed_s "$ELAPSED"
@@ -213,7 +213,7 @@ run_mmap_strm() {
 
 # Sets writer, a variable of the caller.
 start_stream() {
-	dd if=/dev/zero of=$LAB/work/stream bs=1M status=none &
+	dd if=/dev/zero of=$LAB/disk/stream bs=1M status=none &
 	writer=$!
 }
 
@@ -254,17 +254,17 @@ run_stream_and_read() {
 }
 
 # Deleting drops what is dirty: no wait for the slow disk.
-delete_written() { rm -rf $LAB/work/fsmark $LAB/work/simple $LAB/work/map1 $LAB/work/map2 $LAB/work/stream; }
+delete_written() { rm -rf $LAB/disk/fsmark $LAB/disk/simple $LAB/disk/map1 $LAB/disk/map2 $LAB/disk/stream; }
 
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 [ "$#" -gt 0 ] || die "name at least one point"
 [ -n "${SECONDS_EACH:-}" ] || die "SECONDS_EACH is not set"
 DEVICE=$(scratch_device "$DISK") || exit 1
 SWAP=$(scratch_device swap) || exit 1
-mount_fs "$DISK" $LAB/work
+mount_fs "$DISK" $LAB/disk
 if [ "$DISK" = fast ]; then
-	mkdir -p $LAB/work/holes $LAB/read
-	mount --bind $LAB/work/holes $LAB/read
+	mkdir -p $LAB/disk/holes $LAB/read
+	mount --bind $LAB/disk/holes $LAB/read
 else
 	mount_fs fast $LAB/read
 fi

@@ -489,7 +489,10 @@ FIXTURE_SETUP(dontcache)
 	/* More CPUs may hide more inodes, see freed_when_clean. The disk has room for 10000. */
 	int nr_files = 40 * get_nprocs();
 
-	nr_files = nr_files < NR_FILES ? NR_FILES : nr_files > 10000 ? 10000 : nr_files;
+	if (nr_files < NR_FILES)
+		nr_files = NR_FILES;
+	if (nr_files > 10000)
+		nr_files = 10000;
 	if (!scene_setup(s, variant->fs, nr_files) || !scene_dirty(s)) {
 		scene_teardown(s);
 		if (s->cannot)

@@ -3,10 +3,11 @@
  * Threads that help a node's kswapd when one CPU is not enough.
  *
  * kswapd does not change: it alone handles requests and boosts, counts failures
- * and decides that the node is balanced. Helpers only reclaim, for order 0. They
- * begin when free pages are below the low watermark although kswapd is awake. The
- * farther free pages are below the high watermark, the more helpers work. No task
- * that reclaims or allocates waits for a helper's pass to end.
+ * (as in direct reclaim, success of a helper clears the count) and decides that the
+ * node is balanced. Helpers only reclaim, for order 0. They begin when free pages
+ * are below the low watermark although kswapd is awake. The farther free pages are
+ * below the high watermark, the more helpers work. No task that reclaims or
+ * allocates waits for a helper's pass to end.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is taken
  * inside the memory hotplug lock.

@@ -63,7 +63,7 @@ struct iput_case {
 	unsigned int dirty;	/* what __mark_inode_dirty() is told */
 	unsigned int state;	/* further i_state bits */
 	bool in_reclaim;
-	bool nofs;		/* as in a transaction */
+	unsigned int scope;	/* PF_MEMALLOC_NOFS, as in a transaction, or _NOIO */
 	bool writeback;		/* a folio is under writeback */
 	bool inactive;		/* SB_ACTIVE is off */
 	bool kept;
@@ -84,10 +84,13 @@ static const struct iput_case iput_cases[] = {
 	  .in_reclaim = true, .writeback = true, .state = I_DONTCACHE,
 	  .kept = true },
 	{ .name = "a transaction keeps a dirty inode",
-	  .nofs = true, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .scope = PF_MEMALLOC_NOFS, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .kept = true },
+	{ .name = "a NOIO scope keeps a dirty inode",
+	  .scope = PF_MEMALLOC_NOIO, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
 	  .kept = true },
 	{ .name = "a transaction evicts a clean inode",
-	  .nofs = true, .state = I_DONTCACHE },
+	  .scope = PF_MEMALLOC_NOFS, .state = I_DONTCACHE },
 	{ .name = "reclaim evicts a clean inode",
 	  .in_reclaim = true, .state = I_DONTCACHE },
 	{ .name = "reclaim writes and evicts while the filesystem goes away",
@@ -180,7 +183,7 @@ static void iput_test(struct kunit *test)
 	struct vfsmount *mnt = test->priv;
 	struct inode *inode = new_test_inode(test);
 	struct xarray *xa = &inode->i_data.i_pages;
-	unsigned int nofs;
+	unsigned int flags;
 
 	if (c->dirty)
 		__mark_inode_dirty(inode, c->dirty);
@@ -199,13 +202,12 @@ static void iput_test(struct kunit *test)
 		schedule_delayed_work(&end_sync_work, HZ);
 	}
 
-	nofs = c->nofs ? memalloc_nofs_save() : 0;
+	flags = memalloc_flags_save(c->scope);
 	if (c->in_reclaim)
 		iput_in_reclaim(inode);
 	else
 		iput(inode);
-	if (c->nofs)
-		memalloc_nofs_restore(nofs);
+	memalloc_flags_restore(flags);
 	mnt->mnt_sb->s_flags |= SB_ACTIVE;
 	if (c->state & I_SYNC)
 		flush_delayed_work(&end_sync_work);

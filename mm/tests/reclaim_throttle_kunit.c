@@ -20,7 +20,6 @@ struct throttle_case {
 	bool local_throttle;
 	bool hibernation;
 	bool no_kill;		/* would follow */
-	bool remote;		/* charges another's cgroup */
 	unsigned int task;	/* further flags */
 	gfp_t gfp;		/* GFP_KERNEL unless set */
 	/* What the pass has met, in pages: see struct scan_control */
@@ -92,8 +91,6 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "cgroup, would rather fail late", .cgroup = true,
 	  .gfp = GFP_KERNEL | __GFP_RETRY_MAYFAIL, .cycled = 32, .taken = 32,
 	  .throttled = NOBODY },
-	{ .name = "cgroup, another's", .cgroup = true, .remote = true, .cycled = 32,
-	  .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, an exiting task", .cgroup = true, .task = PF_EXITING,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, a kernel thread", .cgroup = true, .task = PF_KTHREAD,
@@ -157,10 +154,6 @@ static void throttle_test(struct kunit *test)
 	if (c->local_throttle)
 		current->flags |= PF_LOCAL_THROTTLE;
 	current->flags |= c->task;
-#ifdef CONFIG_MEMCG
-	if (c->remote)
-		current->active_memcg = root_mem_cgroup;
-#endif
 	switches = current->nvcsw;
 	start = jiffies;
 	if (c->cgroup)
@@ -169,9 +162,6 @@ static void throttle_test(struct kunit *test)
 		throttle_for_writeback(pgdat, &sc);
 	waited = jiffies - start;
 	switches = current->nvcsw - switches;
-#ifdef CONFIG_MEMCG
-	current->active_memcg = NULL;
-#endif
 	current->flags = (current->flags & ~flags_played) | flags;
 	kunit_deactivate_static_stub(test, reclaim_throttle);
 

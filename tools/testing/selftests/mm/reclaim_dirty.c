@@ -183,7 +183,7 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 		if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid)
 			break;
 		cgroup_reclaim(s, 0, 4 * MIB);
-		nap(50);
+		nap(250);
 	}
 	ASSERT_EQ(0, wait_for(pid));
 

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -155,10 +156,11 @@ static bool setup_trace(struct scene *s)
 }
 
 /*
- * How often tasks slept in reclaim: tasks whose name begins with comm, or one
- * pid, or all; for one reason, or any. -1 if that is unknown.
+ * How many events were recorded: of tasks whose name begins with comm, or of one
+ * pid, or of all; for one reason, or any. -1 if that is unknown.
  */
-static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reason)
+static int traced(struct scene *s, const char *event, const char *comm, pid_t pid,
+		  const char *reason)
 {
 	char path[256], line[512], wanted[64];
 	int found = 0;
@@ -170,7 +172,7 @@ static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reas
 	while (f && fgets(line, sizeof(line), f)) {
 		char *who = line + strspn(line, " ");
 
-		if (!strstr(line, "mm_vmscan_throttled:") || (reason && !strstr(line, reason)))
+		if (!strstr(line, event) || (reason && !strstr(line, reason)))
 			continue;
 		if (comm && strncmp(who, comm, strlen(comm)))
 			continue;
@@ -181,6 +183,12 @@ static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reas
 	if (f)
 		fclose(f);
 	return events_lost(s->tracefs) ? -1 : found;
+}
+
+/* How often tasks slept in reclaim. */
+static int sleeps(struct scene *s, const char *comm, pid_t pid, const char *reason)
+{
+	return traced(s, "mm_vmscan_throttled:", comm, pid, reason);
 }
 
 static int open_hole(struct scene *s)
@@ -268,6 +276,30 @@ static pid_t start_reader(struct scene *s, const char *cgroup)
 	_exit(1);
 }
 
+static long free_mib(void)
+{
+	return read_figure("/proc/vmstat", "nr_free_pages") * getpagesize() / (long)MIB;
+}
+
+/* Have the kernel allocate memory for a member of a cgroup. */
+static pid_t start_piper(struct scene *s, const char *cgroup)
+{
+	struct rlimit files = { 4096, 4096 };
+	pid_t pid = child(s, NULL);
+	int fds[2];
+
+	if (pid)
+		return pid;
+	/* What the child itself needs, it touches outside the cgroup. */
+	if (setrlimit(RLIMIT_NOFILE, &files) || pipe(fds) ||
+	    write_under(cgroup, "cgroup.procs", "0"))
+		_exit(1);
+	while (!pipe(fds))
+		;
+	pause();
+	_exit(1);
+}
+
 /* Use more and more anonymous memory, so that only file pages are left to reclaim. */
 static pid_t start_hog(struct scene *s, unsigned long mib)
 {
@@ -282,15 +314,12 @@ static pid_t start_hog(struct scene *s, unsigned long mib)
 
 		if (p == MAP_FAILED)
 			_exit(1);
-		usleep(50000);
+		/* Slowly only where kswapd is near. */
+		if (free_mib() < 128)
+			usleep(50000);
 	}
 	pause();
 	_exit(1);
-}
-
-static long free_mib(void)
-{
-	return read_figure("/proc/vmstat", "nr_free_pages") * getpagesize() / (long)MIB;
 }
 
 /* Pages that have to be written, under writeback or not yet. */
@@ -485,7 +514,8 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 /*
  * A small cgroup full of dirty pages on a node with plenty of clean ones: its
  * writer waits for the disk instead of cycling through its pages, and is not
- * killed for lack of clean ones. No other task waits.
+ * killed for lack of clean ones. A task in another cgroup never waits, nor does
+ * one in this cgroup for which the kernel allocates.
  */
 TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 {
@@ -493,9 +523,9 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	/* What the disk writes in a second. After less, one burst would decide the ratio. */
 	const long second = SLOW_BPS / getpagesize();
 	long scanned, stolen, neighbours;
-	pid_t writer, reader;
+	int waited, reclaims;
+	pid_t writer, reader, piper;
 	double until;
-	int waited;
 
 	/*
 	 * Nothing slows the writer down before its cgroup is full. Else it may write
@@ -529,6 +559,20 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	/* The neighbour has reclaimed meanwhile, and never waited. */
 	EXPECT_GT(neighbours, 0);
 	EXPECT_EQ(0, sleeps(s, NULL, reader, NULL));
+
+	ASSERT_EQ(0, write_under(s->tracefs,
+				 "events/vmscan/mm_vmscan_memcg_reclaim_begin/enable", "1"));
+	piper = start_piper(s, s->slow);
+	ASSERT_GT(piper, 0);
+	until = now() + 20;
+	do {
+		nap(200);
+		reclaims = traced(s, "mm_vmscan_memcg_reclaim_begin:", NULL, piper, NULL);
+		waited = sleeps(s, NULL, piper, NULL);
+	} while (now() < until && reclaims < 50 && !waited && alive(piper));
+	TH_LOG("kernel memory: reclaimed %d times, waited %d times", reclaims, waited);
+	EXPECT_GT(reclaims, 0);
+	EXPECT_EQ(0, waited);
 }
 
 TEST_HARNESS_MAIN

@@ -512,6 +512,40 @@ TEST_F_TIMEOUT(slow_disk, kswapd_waits_for_writeback, 120)
 }
 
 /*
+ * With the default dirty ratios dirty throttling holds a writer back before its
+ * small cgroup is full of dirty pages.
+ */
+TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
+{
+	struct scene *s = &self->scene;
+	unsigned long most = 0;
+
+	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_ratio", "20"));
+	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_background_ratio", "10"));
+	ASSERT_EQ(0, write_under(s->slow, "memory.max", "%luM", (unsigned long)CGROUP_MIB));
+	/* The periodic flush of the statistics, every 2 s, may come just in time. */
+	for (int round = 0; round < 3; round++) {
+		pid_t writer = start_writer(s, s->slow, 360);
+		unsigned long mib;
+
+		ASSERT_GT(writer, 0);
+		nap(1500);
+		EXPECT_TRUE(alive(writer));
+		/* Reading the figures brings them up to date: not while the writer looks at them. */
+		kill(writer, SIGSTOP);
+		mib = (figure_under(s->slow, "memory.stat", "file_dirty") +
+		       figure_under(s->slow, "memory.stat", "file_writeback")) / MIB;
+		if (mib > most)
+			most = mib;
+		end_children(s);
+		ASSERT_EQ(0, shell("rm %s/mnt/written", s->dir));
+	}
+	TH_LOG("%lu MiB of %d were dirty", most, CGROUP_MIB);
+	EXPECT_GT(most, 0);
+	EXPECT_LT(most, CGROUP_MIB / 2);
+}
+
+/*
  * A small cgroup full of dirty pages on a node with plenty of clean ones: its
  * writer waits for the disk instead of cycling through its pages, and is not
  * killed for lack of clean ones. A task in another cgroup never waits, nor does

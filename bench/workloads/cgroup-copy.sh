@@ -36,15 +36,22 @@ mount_fs() {
 stat() { awk -v name="$1" '$1 == name { print $2 }' $CGROUP/memory.stat; }
 
 copy() {
-	local point=$1 mib=$2 start end i failed=0
+	local point=$1 mib=$2 start end i status failed=0
 	mkdir $CGROUP || die "no cgroup can be made"
 	echo "${mib}M" >$CGROUP/memory.max || die "no memory controller"
 	echo >$INSTANCE/trace
 	start=$EPOCHREALTIME
 	# Files of 50 MB, twice as much as the cgroup may hold at least.
 	for ((i = 0; i < 2 + mib * 2 / 50; i++)); do
-		(echo 0 >$CGROUP/cgroup.procs && exec dd if=/dev/zero of=$LAB/disk/$i bs=1M count=50 status=none) || failed=$((failed + 1))
+		(echo 0 >$CGROUP/cgroup.procs && exec dd if=/dev/zero of=$LAB/disk/$i bs=1M count=50 status=none)
+		status=$?
+		case $status in
+		0) ;;
+		137) failed=$((failed + 1)) ;;
+		*) die "dd failed with status $status" ;;
+		esac
 	done
+	sync -f $LAB/disk
 	end=$EPOCHREALTIME
 	value "$point" files $i
 	value "$point" failed $failed
@@ -55,6 +62,8 @@ copy() {
 	[ $failed != 0 ] || value "$point" elapsed_s "$(awk -v a="$start" -v b="$end" 'BEGIN { printf "%.3f", b - a }')"
 }
 
+# The page cache of a block device goes when nobody has it open any more.
+exec 9</dev/nullb0 || die "no /dev/nullb0: is null_blk built in?"
 mkdir -p $INSTANCE $LAB/disk || die "no tracefs instance can be made"
 echo 1 >$INSTANCE/events/vmscan/mm_vmscan_throttled/enable || die "the tracepoint can not be enabled"
 [ -z "${DIRTY_RATIO:-}" ] || echo "$DIRTY_RATIO" >/proc/sys/vm/dirty_ratio || die "DIRTY_RATIO=$DIRTY_RATIO is refused"

@@ -531,7 +531,7 @@ TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
 		ASSERT_GT(writer, 0);
 		nap(1500);
 		EXPECT_TRUE(alive(writer));
-		/* Reading the figures brings them up to date: not while the writer looks at them. */
+		/* To read the figures may flush them, and the writer would see that. */
 		kill(writer, SIGSTOP);
 		mib = (figure_under(s->slow, "memory.stat", "file_dirty") +
 		       figure_under(s->slow, "memory.stat", "file_writeback")) / MIB;
@@ -541,7 +541,7 @@ TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
 		ASSERT_EQ(0, shell("rm %s/mnt/written", s->dir));
 	}
 	TH_LOG("%lu MiB of %d were dirty", most, CGROUP_MIB);
-	EXPECT_GT(most, 0);
+	EXPECT_GE(most, CGROUP_MIB / 10);
 	EXPECT_LT(most, CGROUP_MIB / 2);
 }
 
@@ -594,6 +594,8 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	EXPECT_GT(neighbours, 0);
 	EXPECT_EQ(0, sleeps(s, NULL, reader, NULL));
 
+	/* Its events would crowd out the others. */
+	kill(reader, SIGKILL);
 	ASSERT_EQ(0, write_under(s->tracefs,
 				 "events/vmscan/mm_vmscan_memcg_reclaim_begin/enable", "1"));
 	piper = start_piper(s, s->slow);

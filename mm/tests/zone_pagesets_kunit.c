@@ -18,11 +18,11 @@ static void __init pagesets_stay(struct kunit *test)
 	struct per_cpu_zonestat __percpu *stats = NULL;
 
 	KUNIT_ASSERT_NOT_NULL(test, zone);
-	KUNIT_ASSERT_TRUE(test, lists != NULL);
+	KUNIT_ASSERT_TRUE(test, lists);
 	/* Their size is 0 on !SMP && !NUMA. */
 	if (sizeof(struct per_cpu_zonestat) > 0) {
 		stats = alloc_percpu(struct per_cpu_zonestat);
-		KUNIT_ASSERT_TRUE(test, stats != NULL);
+		KUNIT_ASSERT_TRUE(test, stats);
 	}
 	zone->zone_pgdat = NODE_DATA(first_online_node);
 	zone->name = "test";

@@ -468,7 +468,7 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	ASSERT_GT(held, 1000);
 	/* The last attempt before a kill leaves high free. */
 	if (held <= z.band)
-		SKIP(return, "%ld pages are on the lists, and %ld between min and high: lower vm.watermark_scale_factor",
+		SKIP(return, "%ld pages on the lists, %ld between min and high: too few",
 		     held, z.band);
 	want = z.room + held * 3 / 4;
 	kills = vm_event("oom_kill");

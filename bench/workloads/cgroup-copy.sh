@@ -32,8 +32,8 @@ mount_fs() {
 	dd if=/dev/nullb0 of=/dev/null bs=1M count="$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)" status=none
 }
 
-# stat NAME: of the cgroup's memory.stat.
-stat() { awk -v name="$1" '$1 == name { print $2 }' $CGROUP/memory.stat; }
+# memory_stat NAME: of the cgroup's memory.stat.
+memory_stat() { awk -v name="$1" '$1 == name { print $2 }' $CGROUP/memory.stat; }
 
 copy() {
 	local point=$1 mib=$2 start end i status failed=0
@@ -55,8 +55,8 @@ copy() {
 	end=$EPOCHREALTIME
 	value "$point" files $i
 	value "$point" failed $failed
-	value "$point" scanned "$(stat pgscan)"
-	value "$point" stolen "$(stat pgsteal)"
+	value "$point" scanned "$(memory_stat pgscan)"
+	value "$point" stolen "$(memory_stat pgsteal)"
 	value "$point" waits "$(grep -c mm_vmscan_throttled: $INSTANCE/trace)"
 	# Of a copy that was killed the time says nothing.
 	[ $failed != 0 ] || value "$point" elapsed_s "$(awk -v a="$start" -v b="$end" 'BEGIN { printf "%.3f", b - a }')"

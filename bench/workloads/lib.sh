@@ -106,6 +106,25 @@ fill_memory() {
 	return 1
 }
 
+# mount_new ext4|xfs|vfat DEVICE FOLDER: a new filesystem there. On a slow disk most of what mkfs writes is needless, and
+# ext4's thread that zeroes inode tables would compete for the disk.
+mount_new() {
+	local options=noatime
+	case $1 in
+	ext4)
+		mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1,nodiscard "$2" || return
+		options=$options,noinit_itable
+		;;
+	xfs) mkfs.xfs -q -f -K "$2" || return ;;
+	vfat) mkfs.vfat -F 32 "$2" || return ;;
+	*)
+		echo "no filesystem $1: write ext4, xfs or vfat" >&2
+		return 1
+		;;
+	esac >/dev/null
+	mkdir -p "$3" && mount -o "$options" "$2" "$3"
+}
+
 # Free what earlier points have left.
 settle() {
 	sync

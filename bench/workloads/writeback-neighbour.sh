@@ -17,9 +17,7 @@ die() {
 # mount_fs NAME: its device in DEVICE, mounted at $LAB/NAME.
 mount_fs() {
 	DEVICE=$(scratch_device "$1") || exit 1
-	mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1,nodiscard "$DEVICE" || die "mkfs of $DEVICE failed"
-	mkdir -p "$LAB/$1"
-	mount -o noatime,noinit_itable "$DEVICE" "$LAB/$1" || die "$DEVICE does not mount"
+	mount_new ext4 "$DEVICE" "$LAB/$1" || die "there is no ext4 on $DEVICE"
 }
 
 # runs DEVICE: flusher runs for reclaim that the trace has.

@@ -21,24 +21,11 @@ die() {
 	exit 1
 }
 
-# The largest part of mkfs on a slow disk is what it writes needlessly: journal, inode tables, discards.
-make_fs() {
-	case $FS in
-	ext4) mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1,nodiscard "$1" ;;
-	xfs) mkfs.xfs -q -f -K "$1" ;;
-	*) die "FS=$FS: write ext4 or xfs" ;;
-	esac >/dev/null || die "mkfs.$FS $1 failed"
-}
-
 # mount_fs DISK FOLDER
 mount_fs() {
-	local device options=noatime
+	local device
 	device=$(scratch_device "$1") || exit 1
-	make_fs "$device"
-	# ext4's thread that zeroes inode tables would compete for the disk.
-	[ "$FS" != ext4 ] || options=$options,noinit_itable
-	mkdir -p "$2"
-	mount -o "$options" "$device" "$2" || die "$device does not mount as $FS"
+	mount_new "$FS" "$device" "$2" || die "there is no $FS on $device"
 }
 
 # Reads of a sparse file fill the page cache and cost the disk nothing.

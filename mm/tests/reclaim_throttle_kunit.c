@@ -5,7 +5,7 @@
  * Included by mm/vmscan.c. The suite runs throttle_for_writeback() on a made-up
  * node, with reclaim_throttle() replaced, and throttle_cgroup(). A context switch
  * to another task shows that a cgroup waits. The test task plays kswapd by setting
- * PF_KSWAPD.
+ * PF_KSWAPD. Besides, what shrink_folio_list() counts before a cgroup may wait.
  */
 #include <kunit/test.h>
 #include <linux/jiffies.h>
@@ -173,8 +173,112 @@ static void throttle_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_CONGESTED, &pgdat->flags), c->node_congested);
 }
 
+/* What NFS says while the server commits, and before it is asked to. */
+static void say_committing(struct folio *folio, bool *dirty, bool *writeback)
+{
+	*writeback = true;
+}
+
+static void say_uncommitted(struct folio *folio, bool *dirty, bool *writeback)
+{
+	*dirty = true;
+}
+
+static bool refuse_release(struct folio *folio, gfp_t gfp)
+{
+	return false;
+}
+
+static const struct address_space_operations local_aops = {
+	.release_folio = refuse_release,
+};
+
+static const struct address_space_operations committing_aops = {
+	.is_dirty_writeback = say_committing,
+	.release_folio = refuse_release,
+};
+
+static const struct address_space_operations uncommitted_aops = {
+	.is_dirty_writeback = say_uncommitted,
+	.release_folio = refuse_release,
+};
+
+static const struct cycled_case {
+	const char *name;
+	const struct address_space_operations *aops;
+	bool dirty, reclaim;	/* flags of the folio */
+	bool fuse;		/* its writeback may wait for reclaim */
+	bool root;		/* reclaim of the node */
+	unsigned int order;
+	unsigned int cycled;
+} cycled_cases[] = {
+	{ .name = "clean", .aops = &local_aops },
+	{ .name = "dirty, met for the first time", .aops = &local_aops, .dirty = true },
+	{ .name = "dirty, come round", .aops = &local_aops, .dirty = true, .reclaim = true,
+	  .cycled = 1 },
+	{ .name = "dirty, come round, large", .aops = &local_aops, .dirty = true,
+	  .reclaim = true, .order = 2, .cycled = 4 },
+	{ .name = "dirty, come round, node", .aops = &local_aops, .dirty = true,
+	  .reclaim = true, .root = true },
+	{ .name = "dirty, come round, FUSE", .aops = &local_aops, .dirty = true,
+	  .reclaim = true, .fuse = true },
+	{ .name = "NFS, not committed", .aops = &uncommitted_aops, .cycled = 1 },
+	{ .name = "NFS, the server commits", .aops = &committing_aops, .cycled = 1 },
+	{ .name = "NFS, the server commits, node", .aops = &committing_aops, .root = true },
+	{ .name = "NFS, dirty while the server commits others", .aops = &committing_aops,
+	  .dirty = true },
+};
+
+KUNIT_ARRAY_PARAM_DESC(cycled, cycled_cases, name);
+
+static void cycled_test(struct kunit *test)
+{
+	const struct cycled_case *c = test->param_value;
+	struct address_space *mapping = kunit_kzalloc(test, sizeof(*mapping), GFP_KERNEL);
+	struct scan_control sc = {
+		.gfp_mask = GFP_KERNEL,
+		.may_unmap = 1,
+		.no_demotion = 1,
+	};
+	struct reclaim_stat stat;
+	struct folio *folio;
+	LIST_HEAD(folios);
+
+	if (!IS_ENABLED(CONFIG_MEMCG) || mem_cgroup_disabled())
+		kunit_skip(test, "there are no memory cgroups");
+	KUNIT_ASSERT_NOT_NULL(test, mapping);
+	folio = folio_alloc(GFP_KERNEL, c->order);
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	/* Only compared: anything but the root cgroup will do. */
+	if (!c->root)
+		sc.target_mem_cgroup = (struct mem_cgroup *)mapping;
+	mapping->a_ops = c->aops;
+	if (c->fuse)
+		mapping_set_writeback_may_deadlock_on_reclaim(mapping);
+	folio->mapping = mapping;
+	/* What makes reclaim ask the filesystem, which refuses to let it go. */
+	folio_set_private(folio);
+	if (c->dirty)
+		folio_set_dirty(folio);
+	if (c->reclaim)
+		folio_set_reclaim(folio);
+	list_add(&folio->lru, &folios);
+
+	shrink_folio_list(&folios, folio_pgdat(folio), &sc, &stat, true, NULL);
+
+	KUNIT_ASSERT_FALSE(test, list_empty(&folios));
+	KUNIT_EXPECT_EQ(test, stat.nr_cycled, c->cycled);
+	folio_clear_active(folio);
+	folio_clear_reclaim(folio);
+	folio_clear_dirty(folio);
+	folio_clear_private(folio);
+	folio->mapping = NULL;
+	folio_put(folio);
+}
+
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
+	KUNIT_CASE_PARAM(cycled_test, cycled_gen_params),
 	{ }
 };
 

@@ -19,7 +19,7 @@ struct throttle_case {
 	bool cgroup;
 	bool local_throttle;
 	bool hibernation;
-	bool no_kill;		/* would follow */
+	bool may_not_wait;	/* as charges of kernel memory */
 	unsigned int task;	/* further flags */
 	gfp_t gfp;		/* GFP_KERNEL unless set */
 	/* What the pass has met, in pages: see struct scan_control */
@@ -81,7 +81,7 @@ static const struct throttle_case throttle_cases[] = {
 	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "cgroup, most comes round but something was freed", .cgroup = true,
 	  .cycled = 31, .taken = 32, .reclaimed = 1, .throttled = NOBODY },
-	{ .name = "cgroup, no OOM kill to avoid", .cgroup = true, .no_kill = true,
+	{ .name = "cgroup, the charge may not wait", .cgroup = true, .may_not_wait = true,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, must not enter a filesystem", .cgroup = true, .gfp = GFP_NOFS,
 	  .cycled = 32, .taken = 32, .throttled = NOBODY },
@@ -126,7 +126,7 @@ static void throttle_test(struct kunit *test)
 		.nr.taken = c->taken,
 		.nr_reclaimed = c->reclaimed,
 		.hibernation_mode = c->hibernation,
-		.may_wait = c->cgroup && !c->no_kill,
+		.may_wait = c->cgroup && !c->may_not_wait,
 	};
 	unsigned long switches;
 	unsigned long start, waited;

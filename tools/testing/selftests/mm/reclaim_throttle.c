@@ -7,19 +7,22 @@
  * tracepoint mm_vmscan_throttled shows who slept in reclaim, and why.
  *
  * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten.
- * Without it a sparse file under $TMPDIR is used through a loop device. Needs
- * root, and cgroup v2 with the controllers memory and io.
+ * Without it a sparse file under $TMPDIR, not on tmpfs or overlayfs, is used
+ * through a loop device. Needs root, and cgroup v2 with the controllers memory and io.
  */
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 
 #define SLOW_BPS	(4 * MIB)
@@ -80,11 +83,18 @@ static bool setup_disk(struct scene *s)
 		snprintf(s->disk, sizeof(s->disk), "%s", disk);
 	} else {
 		char name[32], command[sizeof(s->disk)];
+		struct statfs fs;
 		FILE *f;
 
+		/* The pages of a file in tmpfs would be charged to the writer's cgroup. */
+		if (statfs(s->dir, &fs))
+			return fail(s, "statfs");
+		if (fs.f_type == TMPFS_MAGIC || fs.f_type == OVERLAYFS_SUPER_MAGIC)
+			return cannot(s, "tmpfs: set RECLAIM_DISK_EXT4 or TMPDIR to a disk");
 		if (shell("truncate -s 512M %s/disk", s->dir))
 			return fail(s, "scratch file");
-		snprintf(command, sizeof(command), "losetup -f --show %s/disk", s->dir);
+		snprintf(command, sizeof(command), "losetup --direct-io=on -f --show %s/disk",
+			 s->dir);
 		f = popen(command, "r");
 		if (!f || fscanf(f, "%31s", name) != 1 || pclose(f))
 			return cannot(s, "no loop device");
@@ -556,6 +566,7 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	struct scene *s = &self->scene;
 	/* What the disk writes in a second. After less, one burst would decide the ratio. */
 	const long second = SLOW_BPS / getpagesize();
+	const struct sched_param urgent = { .sched_priority = 1 };
 	long scanned, stolen, neighbours;
 	int waited, reclaims;
 	pid_t writer, reader, piper;
@@ -563,7 +574,8 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 
 	/*
 	 * Nothing slows the writer down before its cgroup is full. Else it may write
-	 * as fast as the disk does, and reclaim finds clean pages all the time.
+	 * as fast as the disk does, and reclaim finds clean pages all the time. A
+	 * real-time task may have a quarter more dirty pages than that.
 	 */
 	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_ratio", "100"));
 	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_background_ratio", "99"));
@@ -573,6 +585,7 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	writer = start_writer(s, s->slow, 360);
 	ASSERT_GT(reader, 0);
 	ASSERT_GT(writer, 0);
+	ASSERT_EQ(0, sched_setscheduler(writer, SCHED_RR, &urgent));
 	until = now() + 30;
 	do {
 		nap(200);

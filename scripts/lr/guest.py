@@ -219,7 +219,8 @@ def _arguments(layout: Layout, spec: Spec, qemu: list[str], command: str | None)
     for folder in ("/etc", "/lib", "/home", "/opt", "/srv", "/usr", "/var", "/tmp"):
         words += ["--overlay-rwdir", folder]
     words += ["--rodir", f"{GUEST_ROOT.lstrip('/')}={layout.root}", "--cwd", GUEST_ROOT]
-    for extra in ("printk.time=1", *spec.append):
+    # With several nodes the kernel does not trust an emulated TSC. It would read the HPET, one CPU at a time.
+    for extra in ("printk.time=1", "tsc=reliable", *spec.append):
         words += ["--kopt", extra]
     if command is None:
         # Its own shell, which mounts the scratch disks and says where they are.

@@ -227,21 +227,30 @@ static bool umount_scratch(struct scene *s)
 	return true;
 }
 
+static int sync_scratch(struct scene *s)
+{
+	char mnt[80];
+
+	snprintf(mnt, sizeof(mnt), "%s/mnt", s->dir);
+	return sync_fs(mnt);
+}
+
 static bool setup_disk(struct scene *s)
 {
-	const char *disk, *tmp = getenv("TMPDIR");
+	const char *disk, *folder = scratch_folder();
 	char var[32] = "RECLAIM_DISK_", mnt[80];
 	const char *force = !strcmp(s->fs, "ext4") ? "-F" : "-f";
 
 	for (size_t i = 0, at = strlen(var); s->fs[i] && at + i + 1 < sizeof(var); i++)
 		var[at + i] = toupper(s->fs[i]);
 	disk = getenv(var);
+	if (!disk && !folder)
+		return cannot(s, BAD_FOLDER);
 	s->loop = !disk;
 	if (disk) {
 		snprintf(s->disk, sizeof(s->disk), "%s", disk);
 	} else {
-		snprintf(s->disk, sizeof(s->disk), "%s/reclaim_dontcache.%d",
-			 tmp ? tmp : "/tmp", getpid());
+		snprintf(s->disk, sizeof(s->disk), "%s/reclaim_dontcache.%d", folder, getpid());
 		if (shell("truncate -s 512M %s", s->disk))
 			return fail(s, "scratch file", EIO);
 	}
@@ -390,9 +399,8 @@ static bool scene_setup(struct scene *s, const char *fs, int nr_files)
 static bool scene_dirty(struct scene *s)
 {
 	/* What creation left in the cache belongs to no test. */
-	if (in_cgroup(s, A, make_files))
+	if (in_cgroup(s, A, make_files) || sync_scratch(s))
 		return fail(s, "making files", EIO);
-	sync();
 	write_text("/proc/sys/vm/drop_caches", "3");
 
 	/* A WARN_ONCE() that fired in an earlier test must be able to fire again. */
@@ -425,7 +433,7 @@ static void scene_teardown(struct scene *s)
 		umount_scratch(s);
 	for (int i = A; i <= B; i++) {
 		if (s->cgroup[i][0])
-			rmdir(s->cgroup[i]);
+			remove_cgroup(s->cgroup[i]);
 	}
 	if (s->own_memory)
 		disable_controller(s->root, "memory");
@@ -454,7 +462,7 @@ static void reclaim_by_request(struct scene *s)
 }
 
 /*
- * sync, umount and mount again: what is not on the disk now is lost. The number
+ * syncfs, umount and mount again: what is not on the disk now is lost. The number
  * of inodes that disappear with the filesystem is the number that were cached.
  * If some tens of other inodes appear meanwhile, that number comes out too
  * small, even negative.
@@ -463,9 +471,8 @@ static bool scene_remount(struct scene *s)
 {
 	long before = nr_inodes();
 
-	/* sync() evicts what reclaim has kept, so it is part of the test. */
-	sync();
-	if (!umount_scratch(s))
+	/* syncfs() evicts what reclaim has kept, so it is part of the test. */
+	if (sync_scratch(s) || !umount_scratch(s))
 		return false;
 	s->left = before - nr_inodes();
 	return mount_scratch(s);
@@ -500,9 +507,10 @@ FIXTURE_SETUP(dontcache)
 		ASSERT_EQ(0, 1)
 			TH_LOG("%s", s->why);
 	}
+	end_before_timeout(_metadata);
 }
 
-/* In the parent, so that a test that crashes leaves nothing behind either. */
+/* In the parent, so that a test that is killed leaves nothing behind either. */
 FIXTURE_TEARDOWN_PARENT(dontcache)
 {
 	scene_teardown(&self->scene);

@@ -145,6 +145,7 @@ FIXTURE_SETUP(kswapd_threads)
 	if (self->saved < 0)
 		SKIP(return, "no vm.kswapd_threads: the kernel is built without KSWAPD_HELPERS");
 	ASSERT_EQ(0, set_threads(1));
+	end_before_timeout(_metadata);
 }
 
 static const char *block_file(int block, const char *name)
@@ -164,11 +165,12 @@ static bool node_comes(const int *blocks, int nr)
 	return ok;
 }
 
-FIXTURE_TEARDOWN(kswapd_threads)
+/* In the parent, so that a test that is killed leaves nothing behind either. */
+FIXTURE_TEARDOWN_PARENT(kswapd_threads)
 {
 	kill_all(self->readers, NR_READERS);
 	for (int i = 0; i < MAX_CGROUPS; i++)
-		rmdir(cgroup_file(i, ""));
+		remove_cgroup(cgroup_file(i, ""));
 	if (self->enabled)
 		disable_controller("/sys/fs/cgroup", "memory");
 	node_comes(self->blocks, self->nr_blocks);
@@ -185,8 +187,7 @@ static bool start_readers_of(pid_t *readers, const char *path)
 	if (access(path, R_OK))
 		return false;
 	for (int i = 0; i < NR_READERS; i++) {
-		readers[i] = fork();
-		if (!readers[i])
+		if (in_child(&readers[i]))
 			read_for_ever(path, i, NR_READERS);
 		if (readers[i] < 0)
 			return false;
@@ -366,8 +367,7 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers,
 		mkdir(cgroup_file(i, ""), 0755);
 	EXPECT_EQ(0, set_threads(4));
 	for (int i = 0; i < NR_READERS; i++) {
-		readers[i] = fork();
-		if (!readers[i])
+		if (in_child(&readers[i]))
 			read_in_cgroups(i, nr);
 	}
 	fill_memory();
@@ -422,11 +422,13 @@ static int node_blocks(int nid, const char *zone, int *blocks, int max)
 {
 	DIR *dir = opendir(node_file(nid, ""));
 	struct dirent *entry;
-	char zones[64];
+	char zones[64], state[16];
 	int n = 0;
 
 	while (dir && (entry = readdir(dir)) && n < max) {
 		if (sscanf(entry->d_name, "memory%d", &blocks[n]) == 1 &&
+		    !read_text(block_file(blocks[n], "state"), state, sizeof(state)) &&
+		    !strcmp(state, "online") &&
 		    !read_text(block_file(blocks[n], "valid_zones"), zones, sizeof(zones)) &&
 		    !strncmp(zones, zone, strlen(zone)))
 			n++;

@@ -51,11 +51,10 @@ FIXTURE(marks) {
 /* The first free loop device, backed by the test's file. */
 static bool setup_loop(struct scene *s)
 {
-	const char *tmp = getenv("TMPDIR");
+	const char *folder = scratch_folder();
 	int control, fd, backing, nr;
 
-	snprintf(s->file, sizeof(s->file), "%s/reclaim_marks.%d",
-		 tmp ? tmp : "/tmp", getpid());
+	snprintf(s->file, sizeof(s->file), "%s/reclaim_marks.%d", folder, getpid());
 	backing = open(s->file, O_RDWR | O_CREAT, 0600);
 	if (backing < 0 || ftruncate(backing, DISK_MIB << 20))
 		return false;
@@ -132,7 +131,7 @@ static void end_scene(struct scene *s)
 	if (s->mounted)
 		umount_disk(s);
 	if (s->cgroup[0])
-		rmdir(s->cgroup);
+		remove_cgroup(s->cgroup);
 	if (s->enabled)
 		disable_controller("/sys/fs/cgroup", "memory");
 	if (s->loop) {
@@ -158,12 +157,15 @@ FIXTURE_SETUP(marks)
 		SKIP(return, "its sizes are made for pages of 4096 bytes");
 	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
 		SKIP(return, "no /proc/kpagecgroup: it needs PROC_PAGE_MONITOR and MEMCG");
+	if (!getenv("RECLAIM_DISK_EXT4") && !scratch_folder())
+		SKIP(return, BAD_FOLDER);
 	if (shell("command -v mkfs.ext4 >/dev/null"))
 		SKIP(return, "no mkfs.ext4");
 	if (shell("grep -qw ext4 /proc/filesystems || modprobe -q ext4"))
 		SKIP(return, "no ext4 in this kernel");
 	if (!enable_controller("/sys/fs/cgroup", "memory", &s->enabled))
 		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
+	end_before_timeout(_metadata);
 	if (make_scene(s))
 		return;
 	/* No teardown follows a setup that fails. */
@@ -173,6 +175,7 @@ FIXTURE_SETUP(marks)
 	}
 }
 
+/* In the parent, so that a test that is killed leaves nothing behind either. */
 FIXTURE_TEARDOWN_PARENT(marks)
 {
 	end_scene(&self->scene);

@@ -124,16 +124,22 @@ static long room(int nid)
 
 static int run_on(int nid)
 {
-	char path[80];
-	unsigned long cpus;
+	char text[256], *at = text;
 	cpu_set_t set;
 
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", nid);
-	cpus = read_list(path);
+	if (read_text(node_file(nid, "cpulist"), text, sizeof(text)))
+		return -1;
 	CPU_ZERO(&set);
-	for (int cpu = 0; cpu < 64; cpu++)
-		if (cpus & 1UL << cpu)
-			CPU_SET(cpu, &set);
+	while (*at >= '0' && *at <= '9') {
+		long first = strtol(at, &at, 10), last = first;
+
+		if (*at == '-')
+			last = strtol(at + 1, &at, 10);
+		for (; first <= last && first < CPU_SETSIZE; first++)
+			CPU_SET(first, &set);
+		if (*at == ',')
+			at++;
+	}
 	return sched_setaffinity(0, sizeof(set), &set);
 }
 
@@ -306,9 +312,11 @@ FIXTURE_SETUP(numa)
 	if (__builtin_popcountl(self->memory) < 2)
 		SKIP(return, "needs two nodes with memory");
 	for (int nid = 0; nid < MAX_NODES; nid++) {
-		if (self->memory & 1UL << nid && room(nid) > 4096 * (long)MIB)
+		if (self->memory & 1UL << nid && node_mib(nid) > 4096)
 			SKIP(return, "it would fill node %d: needs nodes of at most 4 GiB", nid);
 	}
+	if (strict_limit())
+		SKIP(return, STRICT_LIMIT);
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->shared);
 	if (access(SCAN, F_OK))
@@ -330,6 +338,7 @@ FIXTURE_SETUP(numa)
 	/* Drop pieces left over from earlier tests. */
 	write_text("/proc/sys/vm/drop_caches", "3");
 	write_text("/proc/sys/vm/compact_memory", "1");
+	end_before_timeout(_metadata);
 	if (write_text(BALANCING, variant->mode)) {
 		/* No teardown follows a setup that fails. */
 		restore(self->saved, self->swap);
@@ -337,20 +346,21 @@ FIXTURE_SETUP(numa)
 	}
 }
 
-FIXTURE_TEARDOWN(numa)
+/* In the parent, so that a test that is killed leaves nothing behind either. */
+FIXTURE_TEARDOWN_PARENT(numa)
 {
 	kill_all(self->tasks, MAX_TASKS);
 	restore(self->saved, self->swap);
 }
 
-/* A new task, which ends with the test. */
-static pid_t new_task(void)
+/* A new task, which ends with the test: true in it. */
+static bool new_task(pid_t *pid)
 {
-	pid_t pid = fork();
-
-	if (!pid)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	return pid;
+	if (!in_child(pid))
+		return false;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	write_text("/proc/self/oom_score_adj", "1000");
+	return true;
 }
 
 /* Wait until @nr tasks are ready; false if one has given up. */
@@ -456,8 +466,7 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 
 		if (!(mask & 1UL << nid))
 			continue;
-		self->tasks[homes] = new_task();
-		if (!self->tasks[homes])
+		if (new_task(&self->tasks[homes]))
 			big_task(self->shared, nid, (size > extra ? size : extra) & -HUGE);
 		homes++;
 		/* One task after the other, each with what its node has left. */
@@ -544,8 +553,7 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 		SKIP(return, "the kernel is built without huge pages");
 	target = 63 - __builtin_clzl(self->cpu & self->memory);
 	source = with_most_room(self->memory & ~(1UL << target));
-	self->tasks[0] = new_task();
-	if (!self->tasks[0])
+	if (new_task(&self->tasks[0]))
 		huge_task(self->shared, source, target, size);
 	ASSERT_TRUE(all_ready(self->shared, self->tasks, 1));
 	ASSERT_TRUE(fragment(target, 40 * MIB))

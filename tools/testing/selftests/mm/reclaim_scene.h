@@ -145,17 +145,21 @@ static inline long cgroup_unclean(struct scene *s, int nr)
 static inline struct scratch *scene_disk(struct scene *s, const char *var)
 {
 	struct scratch *d = &s->disk[s->nr_disks];
-	const char *dev = getenv(var), *tmp = getenv("TMPDIR");
+	const char *dev = getenv(var), *folder = scratch_folder();
 	struct stat st;
 	FILE *f;
 
+	if (!dev && !folder) {
+		scene_cannot(s, BAD_FOLDER);
+		return NULL;
+	}
 	if (dev) {
 		snprintf(d->dev, sizeof(d->dev), "%s", dev);
 	} else {
 		char cmd[PATH_MAX + 64];
 
-		snprintf(d->file, sizeof(d->file), "%s/reclaim_scene.%d.%d",
-			 tmp ? tmp : "/tmp", getpid(), s->nr_disks);
+		snprintf(d->file, sizeof(d->file), "%s/reclaim_scene.%d.%d", folder,
+			 getpid(), s->nr_disks);
 		snprintf(cmd, sizeof(cmd), "truncate -s 512M %s && losetup -f --show %s",
 			 d->file, d->file);
 		f = popen(cmd, "r");
@@ -208,9 +212,8 @@ static inline void scene_teardown(struct scene *s)
 		}
 	}
 	for (int i = 0; i < MAX_CGROUPS; i++) {
-		/* A task of the cgroup may not have exited yet. */
-		for (int n = 0; s->cgroup[i][0] && rmdir(s->cgroup[i]) && n < 100; n++)
-			nap(10);
+		if (s->cgroup[i][0])
+			remove_cgroup(s->cgroup[i]);
 	}
 	if (s->own_memory)
 		disable_controller(s->cgroups, "memory");

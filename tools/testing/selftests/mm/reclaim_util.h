@@ -11,11 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MIB		(1024 * 1024UL)
+
+/*
+ * End the test with a signal before the harness ends it: that would kill the
+ * teardown, too, although it runs in the parent.
+ */
+#define end_before_timeout(metadata)	alarm((metadata)->timeout - 5)
 
 /* Seconds of a monotonic clock. */
 static inline double now(void)
@@ -94,6 +101,13 @@ static inline bool enable_controller(const char *root, const char *name, bool *o
 	return *own;
 }
 
+/* A task of the cgroup may not have exited yet. */
+static inline void remove_cgroup(const char *path)
+{
+	for (int i = 0; i < 100 && rmdir(path) && errno == EBUSY; i++)
+		nap(50);
+}
+
 static inline void disable_controller(const char *root, const char *name)
 {
 	write_under(root, "cgroup.subtree_control", "-%s\n", name);
@@ -110,6 +124,34 @@ static inline int shell(const char *fmt, ...)
 	vsnprintf(cmd, sizeof(cmd), fmt, ap);
 	va_end(ap);
 	return system(cmd);
+}
+
+/* Write what is dirty on one filesystem: others may take long, and are not ours. */
+static inline int sync_fs(const char *mnt)
+{
+	int fd = open(mnt, O_RDONLY | O_DIRECTORY);
+	int ret = fd < 0 ? -1 : syncfs(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+#define BAD_FOLDER	"TMPDIR: not more than 40 letters, digits and /._-"
+
+/*
+ * Where files for loop devices lie: $TMPDIR, else /var/tmp, which is less often in
+ * memory than /tmp. NULL if shells or buffers could not take the name.
+ */
+static inline const char *scratch_folder(void)
+{
+	const char *dir = getenv("TMPDIR");
+	size_t len;
+
+	if (!dir)
+		return "/var/tmp";
+	len = strspn(dir, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-");
+	return len <= 40 && !dir[len] ? dir : NULL;
 }
 
 /* The figure @name in a file whose lines begin with "name figure", or -1 without it. */
@@ -174,6 +216,17 @@ static inline bool too_big(void)
 	return sysconf(_SC_PHYS_PAGES) > (1L << 30) / sysconf(_SC_PAGESIZE);
 }
 
+/* Loads take more memory than a strict limit of what tasks may map allows. */
+#define STRICT_LIMIT	"vm.overcommit_memory is 2: set it to 0"
+
+static inline bool strict_limit(void)
+{
+	char text[16];
+
+	return !read_text("/proc/sys/vm/overcommit_memory", text, sizeof(text)) &&
+	       !strcmp(text, "2");
+}
+
 /* Events that a trace instance, or the global trace, has dropped because its buffer was full. */
 static inline long events_lost(const char *tracefs)
 {
@@ -197,6 +250,22 @@ static inline const char *node_file(int nid, const char *name)
 	return path;
 }
 
+/* The memory of a node in MiB, free or not. */
+static inline long node_mib(int nid)
+{
+	FILE *f = fopen(node_file(nid, "meminfo"), "r");
+	char line[256];
+	long kib = 0;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Node %*d MemTotal: %ld", &kib) == 1)
+			break;
+	}
+	if (f)
+		fclose(f);
+	return kib >> 10;
+}
+
 /* Fill the page cache from a file for ever; each of @nr readers begins at its own place. */
 static inline void read_for_ever(const char *path, int me, int nr)
 {
@@ -208,6 +277,19 @@ static inline void read_for_ever(const char *path, int me, int nr)
 	steps = lseek(fd, 0, SEEK_END) / MIB;
 	for (at = steps / nr * me; ; at = (at + 1) % steps)
 		posix_fadvise(fd, at * MIB, MIB, POSIX_FADV_WILLNEED);
+}
+
+/*
+ * Fork: true in the child. Only the parent writes *@pid, which a fixture with its
+ * teardown in the parent shares with all its children.
+ */
+static inline bool in_child(pid_t *pid)
+{
+	pid_t new = fork();
+
+	if (new)
+		*pid = new;
+	return !new;
 }
 
 /* A signal to those of the tasks that have been started. */

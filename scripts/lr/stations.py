@@ -48,8 +48,8 @@ STATIONS: tuple[Station, ...] = (
         done=(
             "On XFS, 500 files with two names each; the second names' dentries belong to memory cgroup B.\n"
             "Through each first name 16 KiB were written and FS_XFLAG_DAX was toggled, which asks for the inode\n"
-            "to be evicted once it is unused. Then `echo 40M > B/memory.reclaim`, sync, umount, mount, and\n"
-            "every byte was compared. write, close, sync and umount had all reported success."
+            "to be evicted once it is unused. Then `echo 40M > B/memory.reclaim`, syncfs, umount, mount, and\n"
+            "every byte was compared. write, close, syncfs and umount had all reported success."
         ),
         command=(
             ". scripts/guest/lib.sh; export RECLAIM_DISK_XFS=$(scratch_device xfs) TMPDIR=/tmp; "

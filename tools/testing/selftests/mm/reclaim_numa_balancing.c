@@ -124,22 +124,10 @@ static long room(int nid)
 
 static int run_on(int nid)
 {
-	char text[256], *at = text;
 	cpu_set_t set;
 
-	if (read_text(node_file(nid, "cpulist"), text, sizeof(text)))
+	if (!node_cpus(nid, &set))
 		return -1;
-	CPU_ZERO(&set);
-	while (*at >= '0' && *at <= '9') {
-		long first = strtol(at, &at, 10), last = first;
-
-		if (*at == '-')
-			last = strtol(at + 1, &at, 10);
-		for (; first <= last && first < CPU_SETSIZE; first++)
-			CPU_SET(first, &set);
-		if (*at == ',')
-			at++;
-	}
 	return sched_setaffinity(0, sizeof(set), &set);
 }
 

@@ -29,35 +29,6 @@
 
 static long page_size;
 
-/* Parse a CPU list such as 0-2,5; returns the number of CPUs. */
-static int parse_list(const char *text, cpu_set_t *set)
-{
-	int first, last, len, n = 0;
-
-	CPU_ZERO(set);
-	while (sscanf(text, "%d%n", &first, &len) == 1) {
-		text += len;
-		last = first;
-		if (*text == '-' && sscanf(text, "-%d%n", &last, &len) == 1)
-			text += len;
-		for (; first <= last; first++, n++)
-			CPU_SET(first, set);
-		if (*text == ',')
-			text++;
-	}
-	return n;
-}
-
-/* CPUs of a node; 0 if the node does not exist. */
-static int node_cpus(int nid, cpu_set_t *set)
-{
-	char text[256];
-
-	if (read_text(node_file(nid, "cpulist"), text, sizeof(text)))
-		return 0;
-	return parse_list(text, set);
-}
-
 /*
  * What /proc/zoneinfo says of a node's zones, in pages. There is room for what
  * user space allocates above min and what a zone protects from higher zones. The

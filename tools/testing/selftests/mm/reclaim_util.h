@@ -5,13 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -248,6 +248,35 @@ static inline const char *node_file(int nid, const char *name)
 
 	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/%s", nid, name);
 	return path;
+}
+
+/* Parse a CPU list such as 0-2,5; returns the number of CPUs. */
+static inline int parse_list(const char *text, cpu_set_t *set)
+{
+	int first, last, len, n = 0;
+
+	CPU_ZERO(set);
+	while (sscanf(text, "%d%n", &first, &len) == 1) {
+		text += len;
+		last = first;
+		if (*text == '-' && sscanf(text, "-%d%n", &last, &len) == 1)
+			text += len;
+		for (; first <= last; first++, n++)
+			CPU_SET(first, set);
+		if (*text == ',')
+			text++;
+	}
+	return n;
+}
+
+/* CPUs of a node; 0 if the node does not exist. */
+static inline int node_cpus(int nid, cpu_set_t *set)
+{
+	char text[256];
+
+	if (read_text(node_file(nid, "cpulist"), text, sizeof(text)))
+		return 0;
+	return parse_list(text, set);
 }
 
 /* The memory of a node in MiB, free or not. */

@@ -17,7 +17,6 @@
 #include <linux/mman.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 
@@ -36,7 +35,6 @@ FIXTURE(dirty) {
 	struct scratch *disk;
 	char anon[96], file[96];	/* trace instances */
 	int zram;
-	bool swap;
 	bool limited;			/* the disk, by io.max */
 	bool own_io;			/* the test enabled that controller */
 };
@@ -78,28 +76,8 @@ FIXTURE_TEARDOWN_PARENT(dirty)
 	}
 	if (self->own_io)
 		disable_controller(self->s.cgroups, "io");
-	snprintf(text, sizeof(text), "/dev/zram%d", self->zram);
-	if (self->swap)
-		swapoff(text);
-	snprintf(text, sizeof(text), "%d", self->zram);
-	if (self->zram >= 0)
-		write_text("/sys/class/zram-control/hot_remove", text);
+	zram_swap_off(self->zram);
 	scene_teardown(&self->s);
-}
-
-/* 128 MiB of swap on the test's own zram device. */
-static bool swap_on(int *zram)
-{
-	char text[96];
-
-	if (read_text("/sys/class/zram-control/hot_add", text, sizeof(text)))
-		return false;
-	*zram = atoi(text);
-	snprintf(text, sizeof(text), "/sys/block/zram%d/disksize", *zram);
-	if (write_text(text, "128M"))
-		return false;
-	snprintf(text, sizeof(text), "/dev/zram%d", *zram);
-	return !shell("mkswap %s >/dev/null", text) && !swapon(text, 0);
 }
 
 /* Write and map files, and use anonymous and shared memory, beyond the limit. */
@@ -166,9 +144,9 @@ TEST_F_TIMEOUT(dirty, only_anon_and_shmem_are_written, 90)
 		SKIP(return, "more than 1 GiB of memory to fill: boot with mem=1G");
 	if (strict_limit())
 		SKIP(return, STRICT_LIMIT);
-	self->swap = swap_on(&self->zram);
+	self->zram = zram_swap_on();
 	/* Else load() does not fit in its cgroup, and nothing shows that the events work. */
-	if (!self->swap)
+	if (self->zram < 0)
 		SKIP(return, "no swap on zram: load zram");
 	ASSERT_TRUE(trace_open(self->anon, sizeof(self->anon), "reclaim_dirty_anon",
 			       EVENT, ANON_ONLY));

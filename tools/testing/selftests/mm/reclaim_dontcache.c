@@ -65,10 +65,11 @@ static const struct {
 	{ "/proc/sys/vm/dirty_writeback_centisecs", "0" },
 	{ "/proc/sys/vm/dirty_ratio", "90" },
 	{ "/proc/sys/vm/dirty_background_ratio", "80" },
+	/* The default; a test changes it. */
+	{ "/proc/sys/vm/dirty_expire_centisecs", "3000" },
 	/* Only saved for later: setting a ratio clears these. */
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 	{ "/proc/sys/vm/dirty_background_bytes", NULL },
-	{ "/proc/sys/vm/dirty_expire_centisecs", NULL },
 };
 
 static long nr_inodes(void)
@@ -437,9 +438,9 @@ static void scene_teardown(struct scene *s)
 	}
 	if (s->own_memory)
 		disable_controller(s->root, "memory");
-	/* Of a ratio and its bytes, the one that is not 0 was set. */
+	/* Bytes that are 0 do not count, a ratio of 0 may. */
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
-		if (s->saved[i][0] && (strcmp(s->saved[i], "0") || i == 0))
+		if (s->saved[i][0] && (knobs[i].value || strcmp(s->saved[i], "0")))
 			write_text(knobs[i].path, s->saved[i]);
 	}
 	if (s->loop)

@@ -21,7 +21,6 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -36,7 +35,6 @@
 #define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
 #define THP		"/sys/kernel/mm/transparent_hugepage/"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define ZRAM		"/dev/zram0"
 
 #ifndef MPOL_BIND
 #define MPOL_DEFAULT	0
@@ -75,7 +73,7 @@ static const struct {
 /* Shared between the test and its tasks. */
 struct shared {
 	atomic_int ready, go, stop;
-	long full;	/* numa_target_full when tracing began */
+	long full;	/* numa_target_full when the trace was empty */
 };
 
 /* The numbers in a list like "0-2,5", as bits. */
@@ -218,31 +216,9 @@ static int trace_start(void)
 	return 0;
 }
 
-static bool swap_on_zram(void)
-{
-	char page[PAGE] = {};
-	uint32_t *info = (uint32_t *)(page + 1024);
-	bool ok;
-	int fd;
-
-	if (write_text("/sys/block/zram0/disksize", "128M"))
-		return false;
-	info[0] = 1;			/* version */
-	info[1] = 128 * MIB / PAGE - 1;	/* last page */
-	memcpy(page + PAGE - 10, "SWAPSPACE2", 10);
-	fd = open(ZRAM, O_WRONLY);
-	ok = fd >= 0 && pwrite(fd, page, PAGE, 0) == PAGE && !fsync(fd);
-	if (fd >= 0)
-		close(fd);
-	if (ok && !swapon(ZRAM, 0))
-		return true;
-	write_text("/sys/block/zram0/reset", "1");
-	return false;
-}
-
 FIXTURE(numa) {
 	char saved[ARRAY_SIZE(knobs)][64];
-	bool swap;
+	int zram;
 	unsigned long cpu, memory;	/* nodes */
 	struct shared *shared;
 	pid_t tasks[MAX_TASKS];
@@ -272,23 +248,18 @@ static void read_setting(const char *path, char *text, size_t size)
 	}
 }
 
-static void restore(char saved[][64], bool swap)
+static void restore(char saved[][64], int zram)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
 		if (saved[i][0])
 			write_text(knobs[i].path, saved[i]);
 	write_text(TRACE "/events/enable", "0");
 	rmdir(TRACE);
-	if (swap) {
-		swapoff(ZRAM);
-		write_text("/sys/block/zram0/reset", "1");
-	}
+	zram_swap_off(zram);
 }
 
 FIXTURE_SETUP(numa)
 {
-	long full;
-
 	if (geteuid())
 		SKIP(return, "needs root");
 	if (access(BALANCING, F_OK))
@@ -311,13 +282,11 @@ FIXTURE_SETUP(numa)
 		mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	if (access(SCAN, F_OK))
 		SKIP(return, "needs debugfs");
-	full = vm_event("numa_target_full");
 	if (trace_start()) {
 		rmdir(TRACE);
 		SKIP(return, "needs tracefs with the events of vmscan");
 	}
-	self->shared->full = full;
-	self->swap = swap_on_zram();
+	self->zram = zram_swap_on();
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
 		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
 		if (knobs[i].value)
@@ -329,7 +298,7 @@ FIXTURE_SETUP(numa)
 	end_before_timeout(_metadata);
 	if (write_text(BALANCING, variant->mode)) {
 		/* No teardown follows a setup that fails. */
-		restore(self->saved, self->swap);
+		restore(self->saved, self->zram);
 		ASSERT_TRUE(false);
 	}
 }
@@ -338,7 +307,7 @@ FIXTURE_SETUP(numa)
 FIXTURE_TEARDOWN_PARENT(numa)
 {
 	kill_all(self->tasks, MAX_TASKS);
-	restore(self->saved, self->swap);
+	restore(self->saved, self->zram);
 }
 
 /* A new task, which ends with the test: true in it. */
@@ -416,6 +385,9 @@ static struct figures watch(struct shared *shared, long wanted, double seconds)
 	struct figures a, b;
 	double until = now() + seconds;
 
+	/* What the tasks' own allocations have woken would fill the trace. */
+	shared->full = vm_event("numa_target_full");
+	write_text(TRACE "/trace", "");
 	read_figures(&a);
 	atomic_store(&shared->go, 1);
 	do {

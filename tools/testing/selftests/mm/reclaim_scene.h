@@ -217,9 +217,9 @@ static inline void scene_teardown(struct scene *s)
 	}
 	if (s->own_memory)
 		disable_controller(s->cgroups, "memory");
-	/* Of a ratio and its bytes, the one that is not 0 was set. */
+	/* Bytes that are 0 do not count, a ratio of 0 may. */
 	for (size_t i = 0; s->changed && i < ARRAY_SIZE(scene_knobs); i++) {
-		if (i == 0 || strcmp(s->saved[i], "0"))
+		if (scene_knobs[i].value || strcmp(s->saved[i], "0"))
 			write_text(scene_knobs[i].path, s->saved[i]);
 	}
 	if (s->own_cgroups) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/swap.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -240,6 +241,36 @@ static inline long events_lost(const char *tracefs)
 			lost += read_figure(path, "overrun:");
 	}
 	return lost;
+}
+
+static inline void zram_swap_off(int zram)
+{
+	char text[32];
+
+	if (zram < 0)
+		return;
+	snprintf(text, sizeof(text), "/dev/zram%d", zram);
+	swapoff(text);
+	write_under("/sys/class/zram-control", "hot_remove", "%d", zram);
+}
+
+/* 128 MiB of swap on a zram device of the test's own: its number, or -1 without it. */
+static inline int zram_swap_on(void)
+{
+	char text[64];
+	int zram;
+
+	shell("modprobe -q zram");
+	if (read_text("/sys/class/zram-control/hot_add", text, sizeof(text)))
+		return -1;
+	zram = atoi(text);
+	snprintf(text, sizeof(text), "/sys/block/zram%d/disksize", zram);
+	write_text(text, "128M");
+	snprintf(text, sizeof(text), "/dev/zram%d", zram);
+	if (!shell("mkswap %s >/dev/null", text) && !swapon(text, 0))
+		return zram;
+	zram_swap_off(zram);
+	return -1;
 }
 
 static inline const char *node_file(int nid, const char *name)

@@ -2,9 +2,8 @@
 /*
  * Threads that help a node's kswapd when one CPU is not enough.
  *
- * kswapd does not change: it alone handles requests and boosts, counts failures
- * (as in direct reclaim, success of a helper clears the count) and decides that the
- * node is balanced. Helpers only reclaim, for order 0. They begin when free pages
+ * kswapd does not change: it alone handles requests and boosts, counts failures and
+ * decides that the node is balanced. Helpers only reclaim, for order 0. They begin when free pages
  * are below the low watermark although kswapd is awake. The farther free pages are
  * below the high watermark, the more helpers work. No task that reclaims or
  * allocates waits for a helper's pass to end.
@@ -32,8 +31,6 @@
 #define MAX_MISSED	3
 
 static DEFINE_MUTEX(kswapd_threads_mutex);
-/* Nodes whose kswapd runs: only these may have helpers. */
-static nodemask_t kswapd_helpers_nodes;
 static int kswapd_threads = 1;
 
 static int kswapd_helper(void *data)
@@ -94,7 +91,7 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 
 /*
  * Give a node nr helpers, or as many as can be created: a node with fewer works, too,
- * so failure only warns. Surplus helpers are stopped one by one, each after its pass.
+ * so failure only warns. Surplus helpers are stopped one by one, each after a pass.
  */
 static void kswapd_helpers_resize(pg_data_t *pgdat, unsigned int nr)
 {
@@ -108,8 +105,8 @@ static void kswapd_helpers_resize(pg_data_t *pgdat, unsigned int nr)
 		task = kthread_create_on_node(kswapd_helper, pgdat, pgdat->node_id, "kswapd%d:%u",
 					      pgdat->node_id, helpers->nr + 1);
 		if (IS_ERR(task)) {
-			pr_warn("kswapd%d: %u helpers instead of %u (error %ld)\n",
-				pgdat->node_id, helpers->nr, nr, PTR_ERR(task));
+			pr_warn("kswapd%d: %u helpers instead of %u (%pe)\n",
+				pgdat->node_id, helpers->nr, nr, task);
 			return;
 		}
 		helpers->thread[helpers->nr] = task;
@@ -130,8 +127,7 @@ static void kswapd_helpers_resize(pg_data_t *pgdat, unsigned int nr)
 void kswapd_helpers_start(pg_data_t *pgdat)
 {
 	guard(mutex)(&kswapd_threads_mutex);
-	node_set(pgdat->node_id, kswapd_helpers_nodes);
-	kswapd_helpers_resize(pgdat, kswapd_threads - 1);
+	kswapd_helpers_resize(pgdat, READ_ONCE(kswapd_threads) - 1);
 }
 
 /**
@@ -144,25 +140,23 @@ void kswapd_helpers_start(pg_data_t *pgdat)
 void kswapd_helpers_stop(pg_data_t *pgdat)
 {
 	guard(mutex)(&kswapd_threads_mutex);
-	node_clear(pgdat->node_id, kswapd_helpers_nodes);
 	kswapd_helpers_resize(pgdat, 0);
 }
 
 static int kswapd_threads_handler(const struct ctl_table *table, int write,
 				  void *buffer, size_t *lenp, loff_t *ppos)
 {
-	int nid, ret;
+	int nid, ret = proc_dointvec_minmax(table, write, buffer, lenp, ppos);
 
-	/* A reader need not wait for helpers that stop. */
-	if (!write)
-		return proc_dointvec_minmax(table, write, buffer, lenp, ppos);
-
-	guard(mutex)(&kswapd_threads_mutex);
-	ret = proc_dointvec_minmax(table, write, buffer, lenp, ppos);
-	if (ret)
+	if (ret || !write)
 		return ret;
-	for_each_node_mask(nid, kswapd_helpers_nodes)
-		kswapd_helpers_resize(NODE_DATA(nid), kswapd_threads - 1);
+	/*
+	 * Whoever writes last also resizes last, or finds that done. A node is in
+	 * N_MEMORY from before its kswapd starts until before its helpers are stopped.
+	 */
+	guard(mutex)(&kswapd_threads_mutex);
+	for_each_node_state(nid, N_MEMORY)
+		kswapd_helpers_resize(NODE_DATA(nid), READ_ONCE(kswapd_threads) - 1);
 	return 0;
 }
 

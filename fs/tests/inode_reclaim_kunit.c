@@ -63,7 +63,7 @@ struct iput_case {
 	unsigned int dirty;	/* what __mark_inode_dirty() is told */
 	unsigned int state;	/* further i_state bits */
 	bool in_reclaim;
-	unsigned int scope;	/* PF_MEMALLOC_NOFS, as in a transaction, or _NOIO */
+	unsigned int scope;	/* PF_MEMALLOC_NOFS, as in a transaction */
 	bool writeback;		/* a folio is under writeback */
 	bool inactive;		/* SB_ACTIVE is off */
 	bool kept;
@@ -85,9 +85,6 @@ static const struct iput_case iput_cases[] = {
 	  .kept = true },
 	{ .name = "a transaction keeps a dirty inode",
 	  .scope = PF_MEMALLOC_NOFS, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
-	  .kept = true },
-	{ .name = "a NOIO scope keeps a dirty inode",
-	  .scope = PF_MEMALLOC_NOIO, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
 	  .kept = true },
 	{ .name = "a transaction evicts a clean inode",
 	  .scope = PF_MEMALLOC_NOFS, .state = I_DONTCACHE },

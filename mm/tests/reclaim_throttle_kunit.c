@@ -157,7 +157,7 @@ static void throttle_test(struct kunit *test)
 	switches = current->nvcsw;
 	start = jiffies;
 	if (c->cgroup)
-		throttle_cgroup(pgdat, &sc);
+		throttle_cgroup(&sc);
 	else
 		throttle_for_writeback(pgdat, &sc);
 	waited = jiffies - start;
@@ -208,7 +208,6 @@ static const struct cycled_case {
 	const struct address_space_operations *aops;
 	bool dirty, reclaim;	/* flags of the folio */
 	bool fuse;		/* its writeback may wait for reclaim */
-	bool block_device;
 	bool root;		/* reclaim of the node */
 	unsigned int order;
 	unsigned int cycled;
@@ -228,9 +227,6 @@ static const struct cycled_case {
 	{ .name = "NFS, the server commits, node", .aops = &committing_aops, .root = true },
 	{ .name = "NFS, dirty while the server commits others", .aops = &committing_aops,
 	  .dirty = true },
-	{ .name = "block device, under read", .aops = &committing_aops, .block_device = true },
-	{ .name = "block device, come round", .aops = &committing_aops, .block_device = true,
-	  .dirty = true, .reclaim = true, .cycled = 1 },
 };
 
 KUNIT_ARRAY_PARAM_DESC(cycled, cycled_cases, name);
@@ -239,7 +235,6 @@ static void cycled_test(struct kunit *test)
 {
 	const struct cycled_case *c = test->param_value;
 	struct address_space *mapping = kunit_kzalloc(test, sizeof(*mapping), GFP_KERNEL);
-	struct inode *inode = kunit_kzalloc(test, sizeof(*inode), GFP_KERNEL);
 	struct scan_control sc = {
 		.gfp_mask = GFP_KERNEL,
 		.may_unmap = 1,
@@ -252,14 +247,11 @@ static void cycled_test(struct kunit *test)
 	if (!IS_ENABLED(CONFIG_MEMCG) || mem_cgroup_disabled())
 		kunit_skip(test, "there are no memory cgroups");
 	KUNIT_ASSERT_NOT_NULL(test, mapping);
-	KUNIT_ASSERT_NOT_NULL(test, inode);
 	folio = folio_alloc(GFP_KERNEL, c->order);
 	KUNIT_ASSERT_NOT_NULL(test, folio);
 	/* Only compared: anything but the root cgroup will do. */
 	if (!c->root)
 		sc.target_mem_cgroup = (struct mem_cgroup *)mapping;
-	inode->i_mode = c->block_device ? S_IFBLK : S_IFREG;
-	mapping->host = inode;
 	mapping->a_ops = c->aops;
 	if (c->fuse)
 		mapping_set_writeback_may_deadlock_on_reclaim(mapping);

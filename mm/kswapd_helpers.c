@@ -2,14 +2,14 @@
 /*
  * Threads that help a node's kswapd when one CPU is not enough.
  *
- * kswapd does not change: it alone handles requests and boosts, counts failures and
- * decides that the node is balanced. Helpers only reclaim, for order 0. They begin when free pages
- * are below the low watermark although kswapd is awake. The farther free pages are
- * below the high watermark, the more helpers work. No task that reclaims or
- * allocates waits for a helper's pass to end.
+ * kswapd does not change: it alone handles requests and boosts, counts failures
+ * and decides that the node is balanced. Helpers only reclaim, for order 0.
+ * They begin when free pages are below the low watermark although kswapd is
+ * awake. The farther free pages are below the high watermark, the more helpers
+ * work. No task that reclaims or allocates waits for a helper's pass to end.
  *
- * kswapd_threads_mutex protects the setting and which helpers exist. It is taken
- * inside the memory hotplug lock.
+ * kswapd_threads_mutex protects the setting and which helpers exist. It is
+ * taken inside the memory hotplug lock.
  */
 #include <linux/freezer.h>
 #include <linux/kthread.h>
@@ -25,8 +25,8 @@
 #include "kswapd_helpers.h"
 
 /*
- * A helper rests after this many passes in a row that free next to nothing. A single
- * one may only have joined the shared walk over memcgs near its end.
+ * A helper rests after this many passes in a row that free next to nothing. A
+ * single one may only have joined the shared walk over memcgs near its end.
  */
 #define MAX_MISSED	3
 
@@ -38,7 +38,7 @@ static int kswapd_helper(void *data)
 	pg_data_t *pgdat = data;
 	struct kswapd_helpers *helpers = &pgdat->kswapd_helpers;
 
-	/* Like kswapd: may dip into the reserves, and must not enter direct reclaim. */
+	/* Like kswapd: may use the reserves, must not enter direct reclaim. */
 	current->flags |= PF_MEMALLOC | PF_KSWAPD;
 	set_freezable();
 
@@ -70,8 +70,8 @@ static int kswapd_helper(void *data)
  * kswapd_helpers_wake - wake one more helper if kswapd cannot keep up
  * @pgdat: the node, whose kswapd is awake
  *
- * Called by wakeup_kswapd(): the more often allocations ask for kswapd while it is
- * awake, the more helpers begin.
+ * Called by wakeup_kswapd(): the more often allocations ask for kswapd while it
+ * is awake, the more helpers begin.
  *
  * Context: any that may wake kswapd.
  */
@@ -90,8 +90,9 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 }
 
 /*
- * Give a node nr helpers, or as many as can be created: a node with fewer works, too,
- * so failure only warns. Surplus helpers are stopped one by one, each after a pass.
+ * Give a node nr helpers, or as many as can be created: a node with fewer
+ * works, too, so failure only warns. Surplus helpers are stopped one by one,
+ * each after a pass.
  */
 static void kswapd_helpers_resize(pg_data_t *pgdat, unsigned int nr)
 {
@@ -151,8 +152,9 @@ static int kswapd_threads_handler(const struct ctl_table *table, int write,
 	if (ret || !write)
 		return ret;
 	/*
-	 * Whoever writes last also resizes last, or finds that done. A node is in
-	 * N_MEMORY from before its kswapd starts until before its helpers are stopped.
+	 * Whoever writes last also resizes last, or finds that done. A node is
+	 * in N_MEMORY from before its kswapd starts until before its helpers
+	 * are stopped.
 	 */
 	guard(mutex)(&kswapd_threads_mutex);
 	for_each_node_state(nid, N_MEMORY)

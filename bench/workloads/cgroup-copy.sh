@@ -68,7 +68,7 @@ copy() {
 	echo "${mib}M" >$CGROUP/memory.max || die "no memory controller"
 	echo >$INSTANCE/trace
 	start=$EPOCHREALTIME
-	# Files of 50 MB, or of 6 where eight are written at a time, together at least twice what the cgroup may hold.
+	# Files of 50 MiB, or of 6 where eight are written at a time, together at least twice what the cgroup may hold.
 	for ((i = 0; i < AT_ONCE * (2 + mib * 2 / 50); i++)); do
 		(echo 0 >$CGROUP/cgroup.procs && exec dd if=/dev/zero of=$LAB/disk/$i bs=1M count=$((50 / AT_ONCE)) status=none) &
 		pids+=($!)

@@ -25,27 +25,35 @@ die() {
 	exit 1
 }
 
-# The tracepoint counts pages that leave a per-cpu list. Only its counter is wanted, so a tiny ring is enough. Drains as
-# calls: the function profiler counts them and, unlike the tracepoint, leaves out ordinary frees.
+# The tracepoint counts pages that leave a per-cpu list. Only its counter is wanted, so a tiny ring is enough. Drains are
+# calls of free_pcppages_bulk() below drain_pages_zone(), which leaves out ordinary frees, and lists that are found empty.
 drain_setup() {
 	[ -e $TRACE/$DRAIN/enable ] || die "no tracepoint kmem/mm_page_pcpu_drain; build the kernel with CONFIG_FTRACE"
 	mkdir -p $INSTANCE || die "no tracefs instance can be made"
 	echo 8 >$INSTANCE/buffer_size_kb
-	[ -n "$(traceable drain_pages_zone)" ] || die "drain_pages_zone can not be traced"
+	graph_setup 4096
 }
 
-# Both count from here on, before the measurement begins: to switch them patches code, which takes long in lockstep.
+# graph_setup KIB: drains are traced, with a buffer of KIB a CPU, while tracing is on.
+graph_setup() {
+	echo 0 >$TRACE/tracing_on
+	echo drain_pages_zone free_pcppages_bulk >$TRACE/set_ftrace_filter || die "drain_pages_zone can not be traced"
+	echo drain_pages_zone >$TRACE/set_graph_function || die "no function_graph tracer"
+	echo "$1" >$TRACE/buffer_size_kb
+}
+
+# Before the measurement begins: to switch these on patches code, which takes long in lockstep.
 drain_on() {
 	echo 1 >$INSTANCE/$DRAIN/enable || die "the tracepoint can not be enabled"
-	echo drain_pages_zone >$TRACE/set_ftrace_filter || die "the ftrace filter refuses drain_pages_zone"
-	echo 1 >$TRACE/function_profile_enabled || die "no function profiler; build the kernel with CONFIG_FUNCTION_PROFILER"
+	echo function_graph >$TRACE/current_tracer || die "no function_graph tracer"
+	echo >$TRACE/trace
 }
 
-# An edge of the measurement: the counters of all CPUs, LISTS drained and PAGES off the lists, then those of vmstat, with
-# nothing between and no new process.
+# An edge of the measurement: the counters of all CPUs, PAGES off the lists, then those of vmstat, with nothing between
+# and no new process.
 edge() {
 	local file name count
-	LISTS=0 PAGES=0
+	PAGES=0
 	for file in "$INSTANCE"/per_cpu/cpu*/stats; do
 		while read -r name count; do
 			case $name in
@@ -53,32 +61,30 @@ edge() {
 			esac
 		done <"$file"
 	done
-	for file in "$TRACE"/trace_stat/function*; do
-		while read -r name count _; do
-			[ "$name" != drain_pages_zone ] || LISTS=$((LISTS + count))
-		done <"$file"
-	done
 	vmstat_save "$1"
 }
 
 measure_start() {
 	edge before
-	WAS=("$LISTS" "$PAGES")
+	WAS=$PAGES
+	echo 1 >$TRACE/tracing_on
 }
 
 # measure_stop POINT PID...: these processes end with the measurement.
 measure_stop() {
 	local point=$1 pid
 	shift
+	echo 0 >$TRACE/tracing_on
 	edge after
 	fast
 	for pid; do
 		kill "$pid" 2>/dev/null || die "a reader of the victim's node ended too early: nothing was proved"
 	done
 	echo 0 >$INSTANCE/$DRAIN/enable
-	echo 0 >$TRACE/function_profile_enabled
-	value "$point" drain_pages_zone $((LISTS - WAS[0]))
-	value "$point" drained_pages $((PAGES - WAS[1]))
+	trace_complete || die "drains were not traced; give $TRACE/buffer_size_kb more"
+	value "$point" drained_lists "$(grep -c free_pcppages_bulk $TRACE/trace)"
+	echo nop >$TRACE/current_tracer
+	value "$point" drained_pages $((PAGES - WAS))
 	# shellcheck disable=SC2086 # a list of names
 	value "$point" direct_reclaims "$(vmstat_delta $STALLS)"
 	value "$point" oom_kills "$(vmstat_delta oom_kill)"
@@ -262,10 +268,7 @@ run_crowd() {
 # Pages leave a list in free_pcppages_bulk(), which has interrupts off and zone->lock for all but its first lines.
 run_irqs() {
 	local i pids=()
-	echo 0 >$TRACE/tracing_on
-	echo drain_pages_zone free_pcppages_bulk >$TRACE/set_ftrace_filter || die "drain_pages_zone can not be traced"
-	echo drain_pages_zone >$TRACE/set_graph_function || die "no function_graph tracer"
-	echo 16384 >$TRACE/buffer_size_kb
+	graph_setup 16384
 	echo function_graph >$TRACE/current_tracer || die "no function_graph tracer"
 	# Memory taken and given back, so that there is something on the lists.
 	(while :; do dd if=/dev/zero of=/dev/null bs=16M count=2 status=none; done) &

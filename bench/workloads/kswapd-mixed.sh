@@ -184,6 +184,7 @@ point_zram() {
 	over "$1"
 	value "$1" swap_in "$(vmstat_delta pswpin)"
 	value "$1" swap_out "$(vmstat_delta pswpout)"
+	value "$1" anon_scanned "$(vmstat_delta pgscan_anon)"
 	swapoff /dev/zram0 || fail "zram0 can not be let go"
 	echo 1 >/sys/block/zram0/reset
 }

@@ -195,7 +195,8 @@ tree_setup() {
 	mount -o noatime,noinit_itable "$device" "$TARGET"
 }
 
-# Long names make directories large: 6 of 11 MiB. And a file of what is left of memory beside them, less a tenth.
+# Long names make directories large: 6 of 11 MiB. And a file of FILE_MIB beside them, by default nine tenths of what is
+# free, less 40 MiB.
 large_setup() {
 	local dir pad
 	pad=$(printf 'x%.0s' {1..240})
@@ -205,7 +206,7 @@ large_setup() {
 	done
 	echo 3 >/proc/sys/vm/drop_caches
 	dd if=/dev/zero of="$TARGET/file" bs=1M status=none \
-		count=$(($(awk '/^MemFree:/ { print int($2 / 1024) }' /proc/meminfo) * 9 / 10 - 40))
+		count="${FILE_MIB:-$(($(awk '/^MemFree:/ { print int($2 / 1024) }' /proc/meminfo) * 9 / 10 - 40))}"
 }
 
 ADDED=$TRACE/events/filemap/mm_filemap_add_to_page_cache

@@ -13,7 +13,7 @@ EVENT=$TRACE/events/vmscan/mm_vmscan_throttled
 INSTANCE=$TRACE/instances/lab-writeback
 FS=${FS:-ext4} DISK=${DISK:-fast}
 RAM_MIB=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
-# What the slow disk takes in a second, as writeback.toml limits it, in MiB.
+# What the slow disk takes in a second, about: writeback.toml limits it to 5 MB.
 USB_MIB_S=5
 
 die() {

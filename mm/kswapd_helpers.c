@@ -4,9 +4,9 @@
  *
  * kswapd does not change: it alone handles requests and boosts, counts failures
  * and decides that the node is balanced. Helpers only reclaim, for order 0.
- * They begin when free pages are below the low watermark although kswapd is
- * awake. The farther free pages are below the high watermark, the more helpers
- * work. No task that reclaims or allocates waits for a helper's pass to end.
+ * Like kswapd, they begin below the low watermark and go on until the high one.
+ * An allocation that finds the node below low although kswapd is awake wakes
+ * one more. No task that reclaims or allocates waits for a helper's pass to end.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is
  * taken inside the memory hotplug lock.
@@ -46,14 +46,11 @@ static int kswapd_helper(void *data)
 		int missed = 0;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
-					       kswapd_helper_wanted(pgdat, true));
+					       kswapd_helper_wanted(pgdat, WMARK_LOW));
 		while (missed < MAX_MISSED && !kthread_should_stop() &&
-		       !freezing(current) && kswapd_helper_wanted(pgdat, false)) {
-			unsigned long freed;
+		       !freezing(current) && kswapd_helper_wanted(pgdat, WMARK_HIGH)) {
+			unsigned long freed = kswapd_helper_shrink(pgdat);
 
-			atomic_inc(&helpers->at_work);
-			freed = kswapd_helper_shrink(pgdat);
-			atomic_dec(&helpers->at_work);
 			missed = freed < SWAP_CLUSTER_MAX ? missed + 1 : 0;
 			cond_resched();
 		}
@@ -83,7 +80,7 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 	 * No order is needed between the free pages and the sleeper: a helper
 	 * missed here is woken by the next allocation, and kswapd is at work.
 	 */
-	if (!waitqueue_active(&helpers->wait) || !kswapd_helper_wanted(pgdat, true))
+	if (!waitqueue_active(&helpers->wait) || !kswapd_helper_wanted(pgdat, WMARK_LOW))
 		return;
 	count_vm_event(KSWAPD_HELPER_WAKE);
 	wake_up(&helpers->wait);

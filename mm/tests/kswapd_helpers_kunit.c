@@ -5,7 +5,7 @@
  */
 #include <kunit/test.h>
 
-/* A node with four helpers and a zone that has @free pages free, min 500, low 750, high 1000. */
+/* A node with a zone that has @free pages free, min 500, low 750, high 1000. */
 static pg_data_t *node_with(struct kunit *test, long free)
 {
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
@@ -14,7 +14,6 @@ static pg_data_t *node_with(struct kunit *test, long free)
 	KUNIT_ASSERT_NOT_NULL(test, pgdat);
 	zone = &pgdat->node_zones[ZONE_NORMAL];
 	pgdat->nr_zones = ZONE_NORMAL + 1;
-	pgdat->kswapd_helpers.nr = 4;
 	zone->_watermark[WMARK_MIN] = 500;
 	zone->_watermark[WMARK_LOW] = 750;
 	zone->_watermark[WMARK_HIGH] = 1000;
@@ -23,82 +22,52 @@ static pg_data_t *node_with(struct kunit *test, long free)
 	return pgdat;
 }
 
-/* How many of four helpers the node keeps working. */
-static unsigned int nr_wanted(pg_data_t *pgdat)
-{
-	atomic_t *at_work = &pgdat->kswapd_helpers.at_work;
-
-	for (atomic_set(at_work, 0); kswapd_helper_wanted(pgdat, false); atomic_inc(at_work))
-		;
-	return atomic_xchg(at_work, 0);
-}
-
-/*
- * Helpers begin below low. The fewer pages are free, the more helpers are
- * wanted: all near min, none above high, and none for a hopeless node.
- */
+/* Helpers begin below low and go on until high, but not on a hopeless node. */
 static void the_watermarks_decide(struct kunit *test)
 {
 	static const struct {
 		long free;
-		unsigned int wanted;
-		bool begin;
+		bool begin, go_on;
 	} cases[] = {
-		{ 0, 4, true }, { 500, 4, true }, { 625, 4, true }, { 626, 3, true },
-		{ 750, 3, true }, { 751, 2, false }, { 875, 2, false }, { 876, 1, false },
-		{ 1000, 1, false }, { 1001, 0, false },
+		{ 0, true, true }, { 750, true, true }, { 751, false, true },
+		{ 1000, false, true }, { 1001, false, false },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		pg_data_t *pgdat = node_with(test, cases[i].free);
 
-		KUNIT_EXPECT_EQ_MSG(test, nr_wanted(pgdat), cases[i].wanted,
-				    "%ld pages free", cases[i].free);
-		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, true),
+		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, WMARK_LOW),
 				    cases[i].begin, "%ld pages free", cases[i].free);
+		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, WMARK_HIGH),
+				    cases[i].go_on, "%ld pages free", cases[i].free);
 		atomic_set(&pgdat->kswapd_failures, MAX_RECLAIM_RETRIES);
-		KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 0);
+		KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_LOW));
+		KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
 	}
 }
 
-/* Zones count by their bands, so that a small one decides little. */
-static void zones_count_together(struct kunit *test)
+/* No helper works while one zone has free memory, of what any allocation may use. */
+static void each_zone_must_be_short(struct kunit *test)
 {
-	static const struct {
-		long small, large;
-		unsigned int wanted;
-	} cases[] = {
-		{ 0, 500, 4 }, { 75, 500, 4 }, { 0, 1000, 1 }, { 100, 500, 4 },
-		{ 101, 500, 0 }, { 0, 1001, 0 },
-	};
+	pg_data_t *pgdat = node_with(test, 0);
+	struct zone *small = &pgdat->node_zones[ZONE_MOVABLE];
 
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		pg_data_t *pgdat = node_with(test, cases[i].large);
-		struct zone *small = &pgdat->node_zones[ZONE_MOVABLE];
-
-		small->_watermark[WMARK_MIN] = 50;
-		small->_watermark[WMARK_LOW] = 75;
-		small->_watermark[WMARK_HIGH] = 100;
-		atomic_long_set(&small->managed_pages, 10000);
-		atomic_long_set(&small->vm_stat[NR_FREE_PAGES], cases[i].small);
-		KUNIT_EXPECT_EQ_MSG(test, nr_wanted(pgdat), cases[i].wanted,
-				    "%ld and %ld pages free", cases[i].small, cases[i].large);
-		/* What an allocation cannot use is not free. */
-		small->lowmem_reserve[MAX_NR_ZONES - 1] = 300;
-		small->nr_free_highatomic = 20;
-		atomic_long_set(&small->vm_stat[NR_FREE_PAGES], cases[i].small + 320);
-		KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), cases[i].wanted);
-	}
+	small->_watermark[WMARK_HIGH] = 100;
+	atomic_long_set(&small->managed_pages, 10000);
+	atomic_long_set(&small->vm_stat[NR_FREE_PAGES], 101);
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
+	small->lowmem_reserve[MAX_NR_ZONES - 1] = 1;
+	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
 }
 
 /* A boost is kswapd's own: no helper begins or goes on because of a boost. */
 static void a_boost_does_not_count(struct kunit *test)
 {
-	pg_data_t *pgdat = node_with(test, 751);
+	pg_data_t *pgdat = node_with(test, 1001);
 
 	pgdat->node_zones[ZONE_NORMAL].watermark_boost = 512;
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, true));
-	KUNIT_EXPECT_EQ(test, nr_wanted(pgdat), 2);
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_LOW));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
 }
 
 static bool woken;
@@ -160,7 +129,7 @@ static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
-	KUNIT_CASE(zones_count_together),
+	KUNIT_CASE(each_zone_must_be_short),
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),
 #ifdef CONFIG_LRU_GEN

@@ -30,7 +30,6 @@
 #define NODES		((1UL << MAX_NODES) - 1)
 #define MAX_TASKS	(MAX_NODES / 2)
 
-#define TRACING		"/sys/kernel/tracing"
 #define TRACE		TRACING "/instances/reclaim_numa"
 #define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
 #define THP		"/sys/kernel/mm/transparent_hugepage/"
@@ -209,8 +208,8 @@ static int trace_start(void)
 		TRACE "/events/vmscan/mm_vmscan_direct_reclaim_begin/enable",
 	};
 
-	if (access(TRACING "/instances", F_OK))
-		mount("tracefs", TRACING, "tracefs", 0, NULL);
+	if (!trace_fs())
+		return -ENOENT;
 	rmdir(TRACE);
 	if (mkdir(TRACE, 0700))
 		return -errno;

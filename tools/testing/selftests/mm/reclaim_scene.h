@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Shared by tests of reclaim, mostly of dirty data: scratch disks, memory
- * cgroups, settings that leave all writing to reclaim, and counting of
- * tracepoints.
+ * cgroups, and settings that leave all writing to reclaim.
  *
  * Scratch disks: RECLAIM_DISK_XFS and _EXT4 name whole block devices, not
  * partitions, that may be overwritten, with any filesystem. Without them sparse
@@ -24,7 +23,6 @@
 
 #define MAX_DISKS	2
 #define MAX_CGROUPS	2
-#define TRACING		"/sys/kernel/tracing"
 
 /* Restored in this order: setting a ratio clears its bytes. */
 static const struct {
@@ -100,9 +98,7 @@ static inline bool scene_setup(struct scene *s, const char *name)
 	}
 	if (!enable_controller(s->cgroups, "memory", &s->own_memory))
 		return scene_cannot(s, "no memory controller in cgroup v2");
-	if (access(TRACING "/instances", F_OK))
-		mount("none", TRACING, "tracefs", 0, NULL);
-	if (access(TRACING "/instances", F_OK))
+	if (!trace_fs())
 		return scene_cannot(s, "no tracefs");
 	return true;
 }
@@ -228,46 +224,6 @@ static inline void scene_teardown(struct scene *s)
 	}
 	if (s->dir[0])
 		rmdir(s->dir);
-}
-
-/* A tracefs instance that records one event; false without it. */
-static inline bool trace_open(char *instance, size_t size, const char *name,
-			      const char *event, const char *filter)
-{
-	char path[PATH_MAX];
-
-	snprintf(instance, size, TRACING "/instances/%s.%d", name, getpid());
-	if (mkdir(instance, 0700))
-		return false;
-	snprintf(path, sizeof(path), "%s/events/%s/filter", instance, event);
-	if (filter && write_text(path, filter))
-		return false;
-	snprintf(path, sizeof(path), "%s/events/%s/enable", instance, event);
-	return !write_text(path, "1");
-}
-
-/* The number of recorded events whose line contains all of these. */
-static inline long trace_count(const char *instance, const char *a, const char *b,
-			       const char *c)
-{
-	char path[PATH_MAX], line[512];
-	long nr = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/trace", instance);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f))
-		nr += line[0] != '#' && strstr(line, a) && (!b || strstr(line, b)) &&
-		      (!c || strstr(line, c));
-	if (f)
-		fclose(f);
-	return nr;
-}
-
-static inline void trace_close(const char *instance)
-{
-	if (instance[0])
-		rmdir(instance);
 }
 
 /* Write @mib MiB of dirty data into a file; 0 or an exit status. */

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the tests of reclaim: short files of /proc, /sys and cgroups, and tasks. */
+/*
+ * Shared by the tests of reclaim: short files of /proc, /sys and cgroups, counting
+ * of tracepoints, and tasks.
+ */
 #ifndef RECLAIM_UTIL_H
 #define RECLAIM_UTIL_H
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,12 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MIB		(1024 * 1024UL)
+#define TRACING		"/sys/kernel/tracing"
 
 /*
  * End the test with a signal before the harness ends it: that would kill the
@@ -241,6 +248,68 @@ static inline long events_lost(const char *tracefs)
 			lost += read_figure(path, "overrun:");
 	}
 	return lost;
+}
+
+/* Whether there is a tracefs, which is mounted if need be. */
+static inline bool trace_fs(void)
+{
+	return !access(TRACING "/instances", F_OK) ||
+	       !mount("none", TRACING, "tracefs", 0, NULL);
+}
+
+/* A tracefs instance that records one event; false without it. */
+static inline bool trace_open(char *instance, size_t size, const char *name,
+			      const char *event, const char *filter)
+{
+	char path[PATH_MAX];
+
+	snprintf(instance, size, TRACING "/instances/%s.%d", name, getpid());
+	if (mkdir(instance, 0700))
+		return false;
+	snprintf(path, sizeof(path), "%s/events/%s/filter", instance, event);
+	if (filter && write_text(path, filter))
+		return false;
+	snprintf(path, sizeof(path), "%s/events/%s/enable", instance, event);
+	return !write_text(path, "1");
+}
+
+/* The number of events since trace_open(), those that the buffer has dropped included. */
+static inline long trace_total(const char *instance)
+{
+	int cpus = sysconf(_SC_NPROCESSORS_CONF);
+	char path[256];
+	long total = 0;
+
+	for (int cpu = 0; cpu < cpus; cpu++) {
+		snprintf(path, sizeof(path), "%s/per_cpu/cpu%d/stats", instance, cpu);
+		if (!access(path, R_OK))
+			total += read_figure(path, "entries:") + read_figure(path, "overrun:");
+	}
+	return total;
+}
+
+/* The number of recorded events whose line contains all of these. */
+static inline long trace_count(const char *instance, const char *a, const char *b,
+			       const char *c)
+{
+	char path[PATH_MAX], line[512];
+	long nr = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", instance);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		nr += line[0] != '#' && strstr(line, a) && (!b || strstr(line, b)) &&
+		      (!c || strstr(line, c));
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+static inline void trace_close(const char *instance)
+{
+	if (instance[0])
+		rmdir(instance);
 }
 
 static inline void zram_swap_off(int zram)

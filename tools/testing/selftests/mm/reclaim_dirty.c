@@ -49,17 +49,14 @@ FIXTURE_VARIANT_ADD(dirty, xfs) { "xfs", "RECLAIM_DISK_XFS" };
 FIXTURE_SETUP(dirty)
 {
 	self->zram = -1;
+	begin_setup(_metadata);
 	if (!scene_setup(&self->s, "reclaim_dirty"))
 		SKIP(return, "%s", self->s.why);
 	self->disk = scene_disk(&self->s, variant->disk);
 	if (!self->disk || !scratch_mount(&self->s, self->disk, variant->fs))
 		SKIP(return, "%s", self->s.why);
-	if (scene_cgroup(&self->s, 0)) {
-		scene_teardown(&self->s);
-		ASSERT_TRUE(false);
-	}
+	ASSERT_EQ(0, scene_cgroup(&self->s, 0));
 	sync_fs(self->disk->dir);
-	end_before_timeout(_metadata);
 }
 
 /* In the parent, so that a test that is killed leaves nothing behind either. */

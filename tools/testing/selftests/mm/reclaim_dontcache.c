@@ -376,7 +376,6 @@ static bool scene_setup(struct scene *s, const char *fs, int nr_files)
 {
 	char dir[] = "/tmp/reclaim_dontcache.XXXXXX";
 
-	memset(s, 0, sizeof(*s));
 	s->fs = fs;
 	s->nr_files = nr_files;
 	s->kmsg = -1;
@@ -453,7 +452,6 @@ static void scene_teardown(struct scene *s)
 	snprintf(cmd, sizeof(cmd), "%s/mnt", s->dir);
 	rmdir(cmd);
 	rmdir(s->dir);
-	s->dir[0] = '\0';
 }
 
 static void reclaim_by_request(struct scene *s)
@@ -497,18 +495,17 @@ FIXTURE_SETUP(dontcache)
 	/* More CPUs may hide more inodes, see freed_when_clean. The disk has room for 10000. */
 	int nr_files = 40 * get_nprocs();
 
+	begin_setup(_metadata);
 	if (nr_files < NR_FILES)
 		nr_files = NR_FILES;
 	if (nr_files > 10000)
 		nr_files = 10000;
 	if (!scene_setup(s, variant->fs, nr_files) || !scene_dirty(s)) {
-		scene_teardown(s);
 		if (s->cannot)
 			SKIP(return, "%s", s->why);
 		ASSERT_EQ(0, 1)
 			TH_LOG("%s", s->why);
 	}
-	end_before_timeout(_metadata);
 }
 
 /* In the parent, so that a test that is killed leaves nothing behind either. */

@@ -139,13 +139,13 @@ FIXTURE(kswapd_threads) {
 
 FIXTURE_SETUP(kswapd_threads)
 {
+	begin_setup(_metadata);
 	if (geteuid())
 		SKIP(return, "needs root");
 	self->saved = read_number(SYSCTL);
 	if (self->saved < 0)
 		SKIP(return, "no vm.kswapd_threads: the kernel is built without KSWAPD_HELPERS");
 	ASSERT_EQ(0, set_threads(1));
-	end_before_timeout(_metadata);
 }
 
 static const char *block_file(int block, const char *name)

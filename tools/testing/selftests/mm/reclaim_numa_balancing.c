@@ -252,18 +252,10 @@ static void read_setting(const char *path, char *text, size_t size)
 	}
 }
 
-static void restore(char saved[][64], int zram)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
-		if (saved[i][0])
-			write_text(knobs[i].path, saved[i]);
-	write_text(TRACE "/events/enable", "0");
-	rmdir(TRACE);
-	zram_swap_off(zram);
-}
-
 FIXTURE_SETUP(numa)
 {
+	self->zram = -1;
+	begin_setup(_metadata);
 	if (geteuid())
 		SKIP(return, "needs root");
 	if (access(BALANCING, F_OK))
@@ -288,10 +280,8 @@ FIXTURE_SETUP(numa)
 		mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	if (access(SCAN, F_OK))
 		SKIP(return, "needs debugfs");
-	if (trace_start()) {
-		rmdir(TRACE);
+	if (trace_start())
 		SKIP(return, "needs tracefs with the events of vmscan");
-	}
 	self->zram = zram_swap_on();
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
 		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
@@ -301,19 +291,19 @@ FIXTURE_SETUP(numa)
 	/* Drop pieces left over from earlier tests. */
 	write_text("/proc/sys/vm/drop_caches", "3");
 	write_text("/proc/sys/vm/compact_memory", "1");
-	end_before_timeout(_metadata);
-	if (write_text(BALANCING, variant->mode)) {
-		/* No teardown follows a setup that fails. */
-		restore(self->saved, self->zram);
-		ASSERT_TRUE(false);
-	}
+	ASSERT_EQ(0, write_text(BALANCING, variant->mode));
 }
 
 /* In the parent, so that a test that is killed leaves nothing behind either. */
 FIXTURE_TEARDOWN_PARENT(numa)
 {
 	kill_all(self->tasks, MAX_TASKS);
-	restore(self->saved, self->zram);
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
+		if (self->saved[i][0])
+			write_text(knobs[i].path, self->saved[i]);
+	write_text(TRACE "/events/enable", "0");
+	rmdir(TRACE);
+	zram_swap_off(self->zram);
 }
 
 /* A new task, which ends with the test: true in it. */

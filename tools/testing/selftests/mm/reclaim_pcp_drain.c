@@ -260,6 +260,7 @@ FIXTURE_SETUP(other_nodes)
 {
 	char filter[128];
 
+	begin_setup(_metadata);
 	page_size = sysconf(_SC_PAGESIZE);
 	if (geteuid())
 		SKIP(return, "needs root");
@@ -287,7 +288,6 @@ FIXTURE_SETUP(other_nodes)
 			"vmscan/mm_vmscan_direct_reclaim_end", VAIN))
 		SKIP(return, "no tracefs with the events of kmem and vmscan");
 	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
-	end_before_timeout(_metadata);
 }
 
 /* In the parent, so that a test that is killed leaves nothing behind either. */
@@ -391,6 +391,7 @@ FIXTURE(pcp_drain) {
 
 FIXTURE_SETUP(pcp_drain)
 {
+	begin_setup(_metadata);
 	page_size = sysconf(_SC_PAGESIZE);
 	if (geteuid())
 		SKIP(return, "needs root");
@@ -404,7 +405,6 @@ FIXTURE_SETUP(pcp_drain)
 	if (node_cpus(self->nid, &self->cpus) < 2)
 		SKIP(return, "one CPU in the last node: it has no other's lists");
 	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
-	end_before_timeout(_metadata);
 }
 
 FIXTURE_TEARDOWN_PARENT(pcp_drain)

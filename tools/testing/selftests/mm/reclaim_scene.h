@@ -55,8 +55,6 @@ struct scene {
 	char why[256];		/* why it cannot run */
 };
 
-static inline void scene_teardown(struct scene *s);
-
 static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt, ...)
 {
 	va_list ap;
@@ -64,14 +62,11 @@ static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt,
 	va_start(ap, fmt);
 	vsnprintf(s->why, sizeof(s->why), fmt, ap);
 	va_end(ap);
-	/* No teardown follows a setup that ends with SKIP(). */
-	scene_teardown(s);
 	return false;
 }
 
 static inline bool scene_setup(struct scene *s, const char *name)
 {
-	memset(s, 0, sizeof(*s));
 	if (geteuid())
 		return scene_cannot(s, "needs root");
 	snprintf(s->dir, sizeof(s->dir), "/tmp/%s.XXXXXX", name);
@@ -149,13 +144,14 @@ static inline struct scratch *scene_disk(struct scene *s, const char *var)
 		scene_cannot(s, BAD_FOLDER);
 		return NULL;
 	}
+	s->nr_disks++;
 	if (dev) {
 		snprintf(d->dev, sizeof(d->dev), "%s", dev);
 	} else {
 		char cmd[PATH_MAX + 64];
 
 		snprintf(d->file, sizeof(d->file), "%s/reclaim_scene.%d.%d", folder,
-			 getpid(), s->nr_disks);
+			 getpid(), (int)(d - s->disk));
 		snprintf(cmd, sizeof(cmd), "truncate -s 512M %s && losetup -f --show %s",
 			 d->file, d->file);
 		f = popen(cmd, "r");
@@ -164,7 +160,6 @@ static inline struct scratch *scene_disk(struct scene *s, const char *var)
 		if (f)
 			pclose(f);
 	}
-	s->nr_disks++;
 	if (!d->dev[0] || stat(d->dev, &st)) {
 		scene_cannot(s, "no scratch disk: set %s", var);
 		return NULL;
@@ -203,7 +198,8 @@ static inline void scene_teardown(struct scene *s)
 			rmdir(d->dir);
 		}
 		if (d->file[0]) {
-			shell("losetup -d %s", d->dev);
+			if (d->dev[0])
+				shell("losetup -d %s", d->dev);
 			unlink(d->file);
 		}
 	}

@@ -27,10 +27,17 @@
 #define TRACING		"/sys/kernel/tracing"
 
 /*
- * End the test with a signal before the harness ends it: that would kill the
- * teardown, too, although it runs in the parent.
+ * Begins each FIXTURE_SETUP() that has a FIXTURE_TEARDOWN_PARENT(). A signal ends
+ * the test before the harness does, which would kill the teardown, too; the time
+ * counts from here. And the parent's teardown runs whatever becomes of the setup:
+ * without that it does not follow one that fails or skips. So it has to tolerate a
+ * setup that ended half-way, or here: what the fixture holds is 0 then.
  */
-#define end_before_timeout(metadata)	alarm((metadata)->timeout - 5)
+#define begin_setup(metadata)				\
+	do {						\
+		alarm((metadata)->timeout - 5);		\
+		*(metadata)->no_teardown = false;	\
+	} while (0)
 
 /* Seconds of a monotonic clock. */
 static inline double now(void)

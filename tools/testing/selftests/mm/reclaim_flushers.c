@@ -39,7 +39,7 @@ FIXTURE_SETUP(flushers)
 	for (int i = MET; i <= (variant->one_disk ? MET : OTHER); i++) {
 		struct scratch *d = scene_disk(&self->s, disks[i]);
 
-		if (!d || !scratch_mount(&self->s, d, "ext4"))
+		if (!d || !scratch_make(&self->s, d, "ext4", ""))
 			SKIP(return, "%s", self->s.why);
 	}
 	/* Write what mkfs and mount have left. */

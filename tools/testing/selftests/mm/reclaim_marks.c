@@ -15,196 +15,83 @@
  * seen the page used. There the test checks the marks of the pages that were
  * only read ahead. The KUnit suite bdev_getblk checks the rest.
  *
- * Scratch disk: RECLAIM_DISK_EXT4 names a block device that may be overwritten;
- * without it a sparse file under $TMPDIR is used through a loop device. Needs
- * root.
+ * Needs root and a scratch disk (see reclaim_scene.h).
  */
 #include "kselftest_harness.h"
-#include "reclaim_util.h"
+#include "reclaim_scene.h"
 
-#include <fcntl.h>
 #include <linux/kernel-page-flags.h>
-#include <linux/limits.h>
-#include <linux/loop.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 
 #define STRIDE		512
 #define NR_LOOKUPS	32
 #define NR_FILES	(STRIDE * NR_LOOKUPS)
-#define DISK_MIB	256UL
 
 struct pages {
 	long cached, active, referenced;
 };
 
-struct scene {
-	char dir[64], mnt[80], disk[PATH_MAX], file[PATH_MAX], cgroup[96];
-	bool mounted, loop, enabled;
-};
-
 FIXTURE(marks) {
-	struct scene scene;
+	struct scene s;
+	struct scratch *disk;
 };
-
-/* The first free loop device, backed by the test's file. */
-static bool setup_loop(struct scene *s)
-{
-	const char *folder = scratch_folder();
-	int control, fd, backing, nr;
-
-	snprintf(s->file, sizeof(s->file), "%s/reclaim_marks.%d", folder, getpid());
-	backing = open(s->file, O_RDWR | O_CREAT, 0600);
-	if (backing < 0 || ftruncate(backing, DISK_MIB << 20))
-		return false;
-	control = open("/dev/loop-control", O_RDWR);
-	nr = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
-	close(control);
-	if (nr < 0)
-		return false;
-	snprintf(s->disk, sizeof(s->disk), "/dev/loop%d", nr);
-	fd = open(s->disk, O_RDWR);
-	if (fd < 0 || ioctl(fd, LOOP_SET_FD, backing))
-		return false;
-	close(fd);
-	close(backing);
-	s->loop = true;
-	return true;
-}
-
-static bool mount_disk(struct scene *s)
-{
-	/* The thread that zeroes inode tables would use blocks, too. */
-	s->mounted = !mount(s->disk, s->mnt, "ext4", MS_NOATIME, "noinit_itable");
-	return s->mounted;
-}
-
-static bool umount_disk(struct scene *s)
-{
-	if (umount(s->mnt))
-		return false;
-	s->mounted = false;
-	return true;
-}
-
-static bool create(const char *path)
-{
-	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
-
-	return fd >= 0 && !close(fd);
-}
-
-static bool make_scene(struct scene *s)
-{
-	const char *disk = getenv("RECLAIM_DISK_EXT4");
-	char path[128];
-
-	snprintf(s->dir, sizeof(s->dir), "/tmp/reclaim_marks.XXXXXX");
-	if (!mkdtemp(s->dir)) {
-		s->dir[0] = '\0';
-		return false;
-	}
-	snprintf(s->cgroup, sizeof(s->cgroup), "/sys/fs/cgroup/reclaim_marks.%d", getpid());
-	snprintf(s->mnt, sizeof(s->mnt), "%s/mnt", s->dir);
-	if (mkdir(s->cgroup, 0700) || mkdir(s->mnt, 0700))
-		return false;
-	if (disk)
-		snprintf(s->disk, sizeof(s->disk), "%s", disk);
-	else if (!setup_loop(s))
-		return false;
-	if (shell("mkfs.ext4 -F -q -b 4096 -I 256 -N %d %s %luM >/dev/null 2>&1",
-		  2 * NR_FILES, s->disk, DISK_MIB) || !mount_disk(s))
-		return false;
-	/* Files created in a row in one directory have inodes in a row. */
-	for (int i = 0; i < NR_FILES; i++) {
-		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
-		if (!create(path))
-			return false;
-	}
-	/* The last close of the device empties its cache. */
-	return umount_disk(s) && mount_disk(s);
-}
-
-static void end_scene(struct scene *s)
-{
-	if (s->mounted)
-		umount_disk(s);
-	if (s->cgroup[0])
-		remove_cgroup(s->cgroup);
-	if (s->enabled)
-		disable_controller("/sys/fs/cgroup", "memory");
-	if (s->loop) {
-		int fd = open(s->disk, O_RDWR);
-
-		ioctl(fd, LOOP_CLR_FD, 0);
-		close(fd);
-	}
-	if (s->file[0])
-		unlink(s->file);
-	if (s->mnt[0])
-		rmdir(s->mnt);
-	if (s->dir[0])
-		rmdir(s->dir);
-}
 
 FIXTURE_SETUP(marks)
 {
-	struct scene *s = &self->scene;
+	struct scene *s = &self->s;
+	char path[128];
 
 	begin_setup(_metadata);
-	if (geteuid())
-		SKIP(return, "needs root");
 	if (sysconf(_SC_PAGESIZE) != 4096)
 		SKIP(return, "its sizes are made for pages of 4096 bytes");
 	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
-		SKIP(return, "no /proc/kpagecgroup: it needs PROC_PAGE_MONITOR and MEMCG");
-	if (!getenv("RECLAIM_DISK_EXT4") && !scratch_folder())
-		SKIP(return, BAD_FOLDER);
-	if (shell("command -v mkfs.ext4 >/dev/null"))
-		SKIP(return, "no mkfs.ext4");
-	if (shell("grep -qw ext4 /proc/filesystems || modprobe -q ext4"))
-		SKIP(return, "no ext4 in this kernel");
-	if (!enable_controller("/sys/fs/cgroup", "memory", &s->enabled))
-		SKIP(return, "no memory controller in cgroup v2 at /sys/fs/cgroup");
-	ASSERT_TRUE(make_scene(s)) {
-		TH_LOG("the scratch filesystem cannot be made");
+		SKIP(return, "no /proc/kpagecgroup: it needs root, PROC_PAGE_MONITOR and MEMCG");
+	if (!scene_setup(s, "reclaim_marks"))
+		SKIP(return, "%s", s->why);
+	self->disk = scene_disk(s, "RECLAIM_DISK_EXT4");
+	/* Whatever the disk's size, a group has 16384 inodes, enough for a long row. */
+	if (!self->disk || !scratch_make(s, self->disk, "ext4", "-b 4096 -I 256 -i 8192")) {
+		ASSERT_FALSE(s->failed)
+			TH_LOG("%s", s->why);
+		SKIP(return, "%s", s->why);
 	}
+	ASSERT_EQ(0, scene_cgroup(s, 0));
+	/* Files created in a row in one directory have inodes in a row. */
+	for (int i = 0; i < NR_FILES; i++) {
+		snprintf(path, sizeof(path), "%s/%d", self->disk->dir, i);
+		ASSERT_EQ(0, mknod(path, S_IFREG | 0600, 0));
+	}
+	/* The last close of the device empties its cache. */
+	ASSERT_TRUE(scratch_umount(s, self->disk) && scratch_mount(s, self->disk))
+		TH_LOG("%s", s->why);
 }
 
 /* In the parent, so that a test that is killed leaves nothing behind either. */
 FIXTURE_TEARDOWN_PARENT(marks)
 {
-	end_scene(&self->scene);
+	scene_teardown(&self->s);
 }
 
-static int scan(struct scene *s)
+static int scan(const char *dir)
 {
 	char path[128];
 	struct stat st;
 
 	for (int i = 0; i < NR_FILES; i += STRIDE) {
-		snprintf(path, sizeof(path), "%s/%d", s->mnt, i);
+		snprintf(path, sizeof(path), "%s/%d", dir, i);
 		if (stat(path, &st))
-			return -1;
+			return 1;
 	}
 	return 0;
 }
 
 /* A scan by a task in the cgroup: what it reads is charged there. */
-static bool scan_in_cgroup(struct scene *s)
+static bool scan_in_cgroup(struct scene *s, const char *dir)
 {
-	pid_t pid = fork();
-	char path[128];
-	int status;
+	pid_t pid = fork_into(s, 0);
 
-	if (!pid) {
-		snprintf(path, sizeof(path), "%s/cgroup.procs", s->cgroup);
-		if (write_text(path, "0"))
-			_exit(1);
-		_exit(scan(s) ? 2 : 0);
-	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
+	if (!pid)
+		_exit(scan(dir));
+	return !wait_for(pid);
 }
 
 /* The cgroup's page cache, and how much of it is active and marked. */
@@ -218,7 +105,7 @@ static bool look_at_pages(struct scene *s, struct pages *p)
 	memset(p, 0, sizeof(*p));
 	/* Marked and activated folios wait in the CPUs' batches; this drains them. */
 	write_text("/proc/sys/vm/compact_memory", "1");
-	if (stat(s->cgroup, &st))
+	if (stat(s->cgroup[0], &st))
 		return false;
 	flags_fd = open("/proc/kpageflags", O_RDONLY);
 	owner_fd = open("/proc/kpagecgroup", O_RDONLY);
@@ -242,10 +129,11 @@ static bool look_at_pages(struct scene *s, struct pages *p)
 
 TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 {
-	struct scene *s = &self->scene;
+	const char *dir = self->disk->dir;
+	struct scene *s = &self->s;
 	struct pages p;
 
-	ASSERT_TRUE(scan_in_cgroup(s));
+	ASSERT_TRUE(scan_in_cgroup(s, dir));
 	ASSERT_TRUE(look_at_pages(s, &p));
 	/* Without readahead this would not test what it is meant to. */
 	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
@@ -259,7 +147,7 @@ TEST_F_TIMEOUT(marks, a_scan_does_not_activate, 120)
 		return;
 	/* Drop inodes and dentries; the device's pages stay. */
 	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "2"));
-	ASSERT_TRUE(scan_in_cgroup(s));
+	ASSERT_TRUE(scan_in_cgroup(s, dir));
 	ASSERT_TRUE(look_at_pages(s, &p));
 	ASSERT_GT(p.cached, NR_LOOKUPS * 16);
 	EXPECT_GE(p.active, NR_LOOKUPS)

@@ -34,13 +34,18 @@ static const struct {
 	{ "/proc/sys/vm/dirty_background_ratio", "99" },
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 	{ "/proc/sys/vm/dirty_background_bytes", NULL },
+	/* The default; a test changes it. */
+	{ "/proc/sys/vm/dirty_expire_centisecs", "3000" },
 };
 
 struct scratch {
 	char dev[64];
 	char file[PATH_MAX];	/* behind a loop device of ours */
 	char bdi[32];		/* its name in tracepoints */
-	char dir[96];		/* where it is mounted, if it is */
+	unsigned int number;	/* the same for their filters: dev == number */
+	const char *fs;
+	char dir[96];		/* the mount point */
+	bool mounted;
 };
 
 struct scene {
@@ -53,6 +58,7 @@ struct scene {
 	char saved[ARRAY_SIZE(scene_knobs)][32];
 	bool changed;
 	char why[256];		/* why it cannot run */
+	bool failed;		/* and that is not because the machine lacks something */
 };
 
 static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt, ...)
@@ -165,27 +171,52 @@ static inline struct scratch *scene_disk(struct scene *s, const char *var)
 		return NULL;
 	}
 	snprintf(d->bdi, sizeof(d->bdi), "%u:%u", major(st.st_rdev), minor(st.st_rdev));
+	/* As the kernel has it. */
+	d->number = major(st.st_rdev) << 20 | minor(st.st_rdev);
 	return d;
 }
 
-/* Make a filesystem and mount it. */
-static inline bool scratch_mount(struct scene *s, struct scratch *d, const char *fs)
+static inline bool scratch_mount(struct scene *s, struct scratch *d)
+{
+	/* The thread that zeroes inode tables would use blocks, too. */
+	const char *options = !strcmp(d->fs, "ext4") ? "noinit_itable" : NULL;
+
+	if (mount(d->dev, d->dir, d->fs, MS_NOATIME, options)) {
+		s->failed = true;
+		return scene_cannot(s, "%s: mount: %s", d->fs, strerror(errno));
+	}
+	d->mounted = true;
+	return true;
+}
+
+static inline bool scratch_umount(struct scene *s, struct scratch *d)
+{
+	if (umount(d->dir)) {
+		s->failed = true;
+		return scene_cannot(s, "%s: umount: %s", d->fs, strerror(errno));
+	}
+	d->mounted = false;
+	return true;
+}
+
+/* Make a filesystem, with more options for mkfs, and mount it. */
+static inline bool scratch_make(struct scene *s, struct scratch *d, const char *fs,
+				const char *more)
 {
 	const char *force = !strcmp(fs, "ext4") ? "-F -q -E nodiscard" : "-f -q -K";
-	char dir[sizeof(d->dir)];
 
 	if (shell("command -v mkfs.%s >/dev/null", fs))
 		return scene_cannot(s, "%s: no mkfs for it", fs);
 	if (shell("grep -qw %s /proc/filesystems || modprobe -q %s", fs, fs))
 		return scene_cannot(s, "%s: not in this kernel", fs);
-	if (shell("mkfs.%s %s %s >/dev/null 2>&1", fs, force, d->dev))
+	if (shell("mkfs.%s %s %s %s >/dev/null 2>&1", fs, force, more, d->dev)) {
+		s->failed = true;
 		return scene_cannot(s, "%s: mkfs failed on %s", fs, d->dev);
-	snprintf(dir, sizeof(dir), "%s/mnt%d", s->dir, (int)(d - s->disk));
-	mkdir(dir, 0700);
-	if (mount(d->dev, dir, fs, MS_NOATIME, NULL))
-		return scene_cannot(s, "%s: mount: %s", fs, strerror(errno));
-	memcpy(d->dir, dir, sizeof(dir));
-	return true;
+	}
+	d->fs = fs;
+	snprintf(d->dir, sizeof(d->dir), "%s/mnt%d", s->dir, (int)(d - s->disk));
+	mkdir(d->dir, 0700);
+	return scratch_mount(s, d);
 }
 
 static inline void scene_teardown(struct scene *s)
@@ -193,10 +224,10 @@ static inline void scene_teardown(struct scene *s)
 	for (int i = s->nr_disks - 1; i >= 0; i--) {
 		struct scratch *d = &s->disk[i];
 
-		if (d->dir[0]) {
+		if (d->mounted)
 			umount(d->dir);
+		if (d->dir[0])
 			rmdir(d->dir);
-		}
 		if (d->file[0]) {
 			if (d->dev[0])
 				shell("losetup -d %s", d->dev);

@@ -43,6 +43,8 @@ FIXTURE_SETUP(marks)
 	begin_setup(_metadata);
 	if (sysconf(_SC_PAGESIZE) != 4096)
 		SKIP(return, "its sizes are made for pages of 4096 bytes");
+	if (too_big())
+		SKIP(return, "more than 1 GiB of memory, all of which it would compact and look at");
 	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
 		SKIP(return, "no /proc/kpagecgroup: it needs root, PROC_PAGE_MONITOR and MEMCG");
 	if (!scene_setup(s, "reclaim_marks"))

@@ -44,9 +44,9 @@ FIXTURE_SETUP(marks)
 	if (sysconf(_SC_PAGESIZE) != 4096)
 		SKIP(return, "its sizes are made for pages of 4096 bytes");
 	if (too_big())
-		SKIP(return, "more than 1 GiB of memory, all of which it would compact and look at");
+		SKIP(return, "more than 1 GiB of memory, all of which it would compact and read");
 	if (access("/proc/kpageflags", R_OK) || access("/proc/kpagecgroup", R_OK))
-		SKIP(return, "no /proc/kpagecgroup: it needs root, PROC_PAGE_MONITOR and MEMCG");
+		SKIP(return, "no /proc/kpagecgroup: needs root, PROC_PAGE_MONITOR and MEMCG");
 	if (!scene_setup(s, "reclaim_marks"))
 		SKIP(return, "%s", s->why);
 	self->disk = scene_disk(s, "RECLAIM_DISK_EXT4");

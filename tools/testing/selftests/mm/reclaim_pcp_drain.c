@@ -362,7 +362,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	} while (now() < until && left >= lacked / 4 && !sure);
 	ksft_print_msg("%ld pages of the node on CPU %d, %ld after %ld stalls\n", lacked,
 		       far, left, direct_reclaims() - stalled);
-	ksft_print_msg("%ld allocations of the readers failed, %ld of their reclaims were in vain\n",
+	ksft_print_msg("%ld allocations of the readers failed, %ld reclaims were in vain\n",
 		       trace_total(self->failed), trace_total(self->vain));
 	/* Until a good many allocations have failed. */
 	while (now() < until && direct_reclaims() - stalled < 500)

@@ -28,16 +28,16 @@
 
 /*
  * Begins each FIXTURE_SETUP() that has a FIXTURE_TEARDOWN_PARENT(). A signal ends
- * the test before the harness does, which would kill the teardown, too; the time
- * counts from here. And the parent's teardown runs whatever becomes of the setup:
- * without that it does not follow one that fails or skips. So it has to tolerate a
- * setup that ended half-way, or here: what the fixture holds is 0 then.
+ * the test before the harness does, which counts from the fork and would kill the
+ * teardown, too. The parent's teardown follows whatever becomes of the setup;
+ * otherwise it would not follow one that fails, skips or is killed. So the teardown
+ * has to tolerate a fixture that is only partly filled, and 0 where it is not.
  */
-#define begin_setup(metadata)				\
-	do {						\
-		alarm((metadata)->timeout - 5);		\
-		*(metadata)->no_teardown = false;	\
-	} while (0)
+static inline void begin_setup(struct __test_metadata *metadata)
+{
+	alarm(metadata->timeout - 5);
+	*metadata->no_teardown = false;
+}
 
 /* Seconds of a monotonic clock. */
 static inline double now(void)

@@ -45,7 +45,6 @@ struct scratch {
 	unsigned int number;	/* the same for their filters: dev == number */
 	const char *fs;
 	char dir[96];		/* the mount point */
-	bool mounted;
 };
 
 struct scene {
@@ -92,10 +91,10 @@ static inline bool scene_setup(struct scene *s, const char *name)
 	snprintf(s->cgroups, sizeof(s->cgroups), "/sys/fs/cgroup");
 	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
 		snprintf(s->cgroups, sizeof(s->cgroups), "%s/cgroup", s->dir);
+		s->own_cgroups = true;
 		mkdir(s->cgroups, 0700);
 		if (mount("none", s->cgroups, "cgroup2", 0, NULL))
 			return scene_cannot(s, "no cgroup v2");
-		s->own_cgroups = true;
 	}
 	if (!enable_controller(s->cgroups, "memory", &s->own_memory))
 		return scene_cannot(s, "no memory controller in cgroup v2");
@@ -185,7 +184,6 @@ static inline bool scratch_mount(struct scene *s, struct scratch *d)
 		s->failed = true;
 		return scene_cannot(s, "%s: mount: %s", d->fs, strerror(errno));
 	}
-	d->mounted = true;
 	return true;
 }
 
@@ -195,7 +193,6 @@ static inline bool scratch_umount(struct scene *s, struct scratch *d)
 		s->failed = true;
 		return scene_cannot(s, "%s: umount: %s", d->fs, strerror(errno));
 	}
-	d->mounted = false;
 	return true;
 }
 
@@ -224,10 +221,10 @@ static inline void scene_teardown(struct scene *s)
 	for (int i = s->nr_disks - 1; i >= 0; i--) {
 		struct scratch *d = &s->disk[i];
 
-		if (d->mounted)
+		if (d->dir[0]) {
 			umount(d->dir);
-		if (d->dir[0])
 			rmdir(d->dir);
+		}
 		if (d->file[0]) {
 			if (d->dev[0])
 				shell("losetup -d %s", d->dev);

@@ -60,7 +60,8 @@ struct scene {
 	bool failed;		/* and that is not because the machine lacks something */
 };
 
-static inline __printf(2, 3) bool scene_cannot(struct scene *s, const char *fmt, ...)
+__printf(2, 3)
+static inline bool scene_cannot(struct scene *s, const char *fmt, ...)
 {
 	va_list ap;
 

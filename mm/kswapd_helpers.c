@@ -45,8 +45,10 @@ static int kswapd_helper(void *data)
 	while (!kthread_freezable_should_stop(NULL)) {
 		int missed = 0;
 
+		/* A kswapd that sleeps has nothing to do, or has given up. */
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
-					       kswapd_helper_wanted(pgdat, WMARK_LOW));
+					       (!waitqueue_active(&pgdat->kswapd_wait) &&
+						kswapd_helper_wanted(pgdat, WMARK_LOW)));
 		while (missed < MAX_MISSED && !kthread_should_stop() &&
 		       !freezing(current) && kswapd_helper_wanted(pgdat, WMARK_HIGH)) {
 			unsigned long freed = kswapd_helper_shrink(pgdat);

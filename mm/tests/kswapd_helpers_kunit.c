@@ -46,6 +46,15 @@ static void the_watermarks_decide(struct kunit *test)
 	}
 }
 
+/* Memory that comes, or goes, or is all reserved, needs no helper. */
+static void a_managed_zone_is_needed(struct kunit *test)
+{
+	pg_data_t *pgdat = node_with(test, 0);
+
+	atomic_long_set(&pgdat->node_zones[ZONE_NORMAL].managed_pages, 0);
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_LOW));
+}
+
 /* No helper works while one zone has free memory, of what any allocation may use. */
 static void each_zone_must_be_short(struct kunit *test)
 {
@@ -129,6 +138,7 @@ static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
+	KUNIT_CASE(a_managed_zone_is_needed),
 	KUNIT_CASE(each_zone_must_be_short),
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),

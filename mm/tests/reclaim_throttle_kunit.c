@@ -77,8 +77,6 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "cgroup, dirty pages met for the first time", .cgroup = true, .dirty = 32,
 	  .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, nothing isolated", .cgroup = true, .throttled = NOBODY },
-	{ .name = "cgroup, clean, on a congested node", .cgroup = true, .taken = 32,
-	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "cgroup, most comes round but something was freed", .cgroup = true,
 	  .cycled = 31, .taken = 32, .reclaimed = 1, .throttled = NOBODY },
 	{ .name = "cgroup, the charge may not wait", .cgroup = true, .may_not_wait = true,

@@ -53,8 +53,11 @@ FIXTURE_SETUP(dirty)
 	if (!scene_setup(&self->s, "reclaim_dirty"))
 		SKIP(return, "%s", self->s.why);
 	self->disk = scene_disk(&self->s, variant->disk);
-	if (!self->disk || !scratch_make(&self->s, self->disk, variant->fs, ""))
+	if (!self->disk || !scratch_make(&self->s, self->disk, variant->fs, "")) {
+		ASSERT_FALSE(self->s.failed)
+			TH_LOG("%s", self->s.why);
 		SKIP(return, "%s", self->s.why);
+	}
 	ASSERT_EQ(0, scene_cgroup(&self->s, 0));
 	sync_fs(self->disk->dir);
 }

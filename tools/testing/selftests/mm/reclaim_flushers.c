@@ -39,8 +39,11 @@ FIXTURE_SETUP(flushers)
 	for (int i = MET; i <= (variant->one_disk ? MET : OTHER); i++) {
 		struct scratch *d = scene_disk(&self->s, disks[i]);
 
-		if (!d || !scratch_make(&self->s, d, "ext4", ""))
+		if (!d || !scratch_make(&self->s, d, "ext4", "")) {
+			ASSERT_FALSE(self->s.failed)
+				TH_LOG("%s", self->s.why);
 			SKIP(return, "%s", self->s.why);
+		}
 	}
 	/* Write what mkfs and mount have left. */
 	for (int i = 0; i < self->s.nr_disks; i++)

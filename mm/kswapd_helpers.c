@@ -24,14 +24,18 @@
 
 #include "kswapd_helpers.h"
 
-/*
- * A helper rests after this many passes in a row that free next to nothing. A
- * single one may only have joined the shared walk over memcgs near its end.
- */
-#define MAX_MISSED	3
-
 static DEFINE_MUTEX(kswapd_threads_mutex);
 static int kswapd_threads = 1;
+
+static bool helper_begins(pg_data_t *pgdat)
+{
+	/*
+	 * A kswapd that sleeps has nothing to do, or has given up. No order is
+	 * needed: who wakes kswapd may be missed, and the next one is not.
+	 */
+	return !waitqueue_active(&pgdat->kswapd_wait) &&
+	       kswapd_helper_wanted(pgdat, WMARK_LOW);
+}
 
 static int kswapd_helper(void *data)
 {
@@ -43,21 +47,24 @@ static int kswapd_helper(void *data)
 	set_freezable();
 
 	while (!kthread_freezable_should_stop(NULL)) {
-		int missed = 0;
+		bool missed = false, hopeless = false;
 
-		/* A kswapd that sleeps has nothing to do, or has given up. */
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
-					       (!waitqueue_active(&pgdat->kswapd_wait) &&
-						kswapd_helper_wanted(pgdat, WMARK_LOW)));
-		while (missed < MAX_MISSED && !kthread_should_stop() &&
-		       !freezing(current) && kswapd_helper_wanted(pgdat, WMARK_HIGH)) {
-			unsigned long freed = kswapd_helper_shrink(pgdat);
+					       helper_begins(pgdat));
+		while (!hopeless && !kthread_should_stop() && !freezing(current) &&
+		       kswapd_helper_wanted(pgdat, WMARK_HIGH)) {
+			/*
+			 * A pass that frees next to nothing may only have joined
+			 * the shared walk over memcgs near its end.
+			 */
+			bool full_walk = missed;
 
-			missed = freed < SWAP_CLUSTER_MAX ? missed + 1 : 0;
+			missed = kswapd_helper_shrink(pgdat, full_walk) < SWAP_CLUSTER_MAX;
+			hopeless = missed && full_walk;
 			cond_resched();
 		}
 		/* Do not spin where such passes free next to nothing. */
-		if (missed == MAX_MISSED)
+		if (hopeless)
 			schedule_timeout_interruptible(HZ);
 	}
 

@@ -22,7 +22,7 @@ static inline bool kswapd_has_helpers(pg_data_t *pgdat)
 
 /* In vmscan.c */
 bool kswapd_helper_wanted(pg_data_t *pgdat, enum zone_watermarks mark);
-unsigned long kswapd_helper_shrink(pg_data_t *pgdat);
+unsigned long kswapd_helper_shrink(pg_data_t *pgdat, bool full_walk);
 
 #else
 

@@ -98,7 +98,7 @@ static void a_helper_wakes_those_who_wait_for_reserves(struct kunit *test)
 	init_waitqueue_func_entry(&entry, note_wakeup);
 	woken = false;
 	add_wait_queue(&pgdat->pfmemalloc_wait, &entry);
-	kswapd_helper_shrink(pgdat);
+	kswapd_helper_shrink(pgdat, false);
 	remove_wait_queue(&pgdat->pfmemalloc_wait, &entry);
 	memalloc_noreclaim_restore(flags);
 	KUNIT_EXPECT_TRUE(test, woken);

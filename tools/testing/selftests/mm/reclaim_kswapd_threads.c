@@ -400,7 +400,10 @@ TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 120)
 		EXPECT_GT(freed, 1000);
 }
 
-/* No pass of a helper takes anything from lists of 2 MiB, and it must not spin. */
+/*
+ * On the classic LRU no pass of a helper takes anything from lists as short as
+ * these, and MGLRU takes little. A helper must not spin there.
+ */
 TEST_F_TIMEOUT(kswapd_threads, many_tiny_cgroups, 120)
 {
 	long ticks, freed;

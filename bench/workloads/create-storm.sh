@@ -82,7 +82,7 @@ measure_stop() {
 	done
 	echo 0 >$INSTANCE/$DRAIN/enable
 	trace_complete || die "drains were not traced; give $TRACE/buffer_size_kb more"
-	value "$point" drained_lists "$(grep -c free_pcppages_bulk $TRACE/trace)"
+	value "$point" drained_batches "$(grep -c free_pcppages_bulk $TRACE/trace)"
 	echo nop >$TRACE/current_tracer
 	value "$point" drained_pages $((PAGES - WAS))
 	# shellcheck disable=SC2086 # a list of names

@@ -242,19 +242,25 @@ static inline bool strict_limit(void)
 	       !strcmp(text, "2");
 }
 
-/* Events that a trace instance, or the global trace, has dropped because its buffer was full. */
-static inline long events_lost(const char *tracefs)
+/* The sum over CPUs of a figure in the stats of a trace instance, or of the global trace. */
+static inline long trace_stats(const char *tracefs, const char *name)
 {
 	int cpus = sysconf(_SC_NPROCESSORS_CONF);
 	char path[256];
-	long lost = 0;
+	long sum = 0;
 
 	for (int cpu = 0; cpu < cpus; cpu++) {
 		snprintf(path, sizeof(path), "%s/per_cpu/cpu%d/stats", tracefs, cpu);
 		if (!access(path, R_OK))
-			lost += read_figure(path, "overrun:");
+			sum += read_figure(path, name);
 	}
-	return lost;
+	return sum;
+}
+
+/* Events that have been dropped because the buffer was full. */
+static inline long events_lost(const char *tracefs)
+{
+	return trace_stats(tracefs, "overrun:");
 }
 
 /* Whether there is a tracefs, which is mounted if need be. */
@@ -283,16 +289,7 @@ static inline bool trace_open(char *instance, size_t size, const char *name,
 /* The number of events since trace_open(), those that the buffer has dropped included. */
 static inline long trace_total(const char *instance)
 {
-	int cpus = sysconf(_SC_NPROCESSORS_CONF);
-	char path[256];
-	long total = 0;
-
-	for (int cpu = 0; cpu < cpus; cpu++) {
-		snprintf(path, sizeof(path), "%s/per_cpu/cpu%d/stats", instance, cpu);
-		if (!access(path, R_OK))
-			total += read_figure(path, "entries:") + read_figure(path, "overrun:");
-	}
-	return total;
+	return trace_stats(instance, "entries:") + events_lost(instance);
 }
 
 /* The number of recorded events whose line contains all of these. */

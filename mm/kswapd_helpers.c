@@ -6,7 +6,7 @@
  * and decides that the node is balanced. Helpers only reclaim, for order 0.
  * Like kswapd, they begin below the low watermark and go on until the high one.
  * An allocation that finds the node below low although kswapd is awake wakes
- * one more. No task that reclaims or allocates waits for a helper's pass to end.
+ * one more.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is
  * taken inside the memory hotplug lock.
@@ -47,11 +47,11 @@ static int kswapd_helper(void *data)
 	set_freezable();
 
 	while (!kthread_freezable_should_stop(NULL)) {
-		bool missed = false, hopeless = false;
+		bool missed = false;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
 					       helper_begins(pgdat));
-		while (!hopeless && !kthread_should_stop() && !freezing(current) &&
+		while (!kthread_should_stop() && !freezing(current) &&
 		       kswapd_helper_wanted(pgdat, WMARK_HIGH)) {
 			/*
 			 * A pass that frees next to nothing may only have joined
@@ -60,12 +60,13 @@ static int kswapd_helper(void *data)
 			bool full_walk = missed;
 
 			missed = kswapd_helper_shrink(pgdat, full_walk) < SWAP_CLUSTER_MAX;
-			hopeless = missed && full_walk;
+			if (missed && full_walk) {
+				/* Do not spin where there is next to nothing to free. */
+				schedule_timeout_interruptible(HZ);
+				break;
+			}
 			cond_resched();
 		}
-		/* Do not spin where such passes free next to nothing. */
-		if (hopeless)
-			schedule_timeout_interruptible(HZ);
 	}
 
 	current->flags &= ~(PF_MEMALLOC | PF_KSWAPD);

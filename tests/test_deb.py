@@ -48,7 +48,7 @@ def test_helpers_must_be_in_the_kernel(tmp_path: Path, monkeypatch: pytest.Monke
         assert (spec.objects / "chosen.config").read_text() == CONFIG
         assert "CONFIG_DEBUG_INFO_NONE=y" in (spec.objects / "ours.config").read_text()
     else:
-        with pytest.raises(Fail, match="mine: CONFIG_KSWAPD_HELPERS=y can not be set with it"):
+        with pytest.raises(Fail, match="mine: CONFIG_KSWAPD_HELPERS=y cannot be set with it"):
             deb.configure(layout, spec, CONFIG, "mine")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lr import build, kunit, proc, selftest
+from lr import build, kunit, proc, selftest, state
 from lr.layout import Layout, here
 from lr.options import env, number
 from lr.results import Case, count, write_junit
@@ -98,7 +98,7 @@ def verdict(catch: Catch, cases: Sequence[Case]) -> str:
 
 
 def image(layout: Layout, ablation: Ablation) -> Path:
-    """Apply and build; the image of the series without that mechanism, until the next one is built."""
+    """Apply and build, with build/ablate locked; the image of the series without that mechanism, while it is locked."""
     spec = build.target(layout, "ablate")
     build.worktree(layout, spec.source, proc.text(["git", "-C", layout.linux, "rev-parse", "HEAD"]))
     try:
@@ -113,8 +113,9 @@ def image(layout: Layout, ablation: Ablation) -> Path:
 
 def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
     """Build it, run the named tests; one case a named test."""
-    built = image(layout, ablation)
-    return [_test(layout, ablation, catch, built, timeout) for catch in ablation.catches]
+    with state.locked(layout, "ablate"):
+        built = image(layout, ablation)
+        return [_test(layout, ablation, catch, built, timeout) for catch in ablation.catches]
 
 
 def _run_named(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> list[Case]:

@@ -14,7 +14,7 @@ from lr import proc
 from lr.ui import Fail, Progress
 
 ETC_APT = Path("/etc/apt")
-# What else one can do where the base kernel can not be fetched.
+# What else one can do where the base kernel cannot be fetched.
 BASE_WAY_OUT = "give it: make tree BASE_TARBALL=linux-7.3.4.tar.xz, or BASE_GIT=path/to/linux REV=v7.3.4"
 _KEYRINGS = tuple(Path("/usr/share/keyrings") / f"debian-archive-keyring.{end}" for end in ("gpg", "pgp"))
 # Suites of Debian's own archive; anything else in the machine's sources is somebody else's.

@@ -82,14 +82,14 @@ def clean(layout: Layout, force: bool = False) -> list[str]:
             kept[layout.build / "kept"] = "copies of files that save overwrote"
     with states.locked(layout):
         for path in sorted(layout.build.iterdir()):
-            if path not in kept and path.name != ".tree-lock" and os.path.lexists(path):
+            if path not in kept and path.name != ".linux-lock" and os.path.lexists(path):
                 _remove(path)
     if layout.linux in kept:
         git = Git.of(layout.linux)
         if git.directory.is_dir():
             git.run("worktree", "prune", check=False)
     else:
-        (layout.build / ".tree-lock").unlink()
+        (layout.build / ".linux-lock").unlink()
     if not any(layout.build.iterdir()):
         layout.build.rmdir()
     return [f"{os.path.relpath(path, layout.root)}: {why}" for path, why in kept.items()]

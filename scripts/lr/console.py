@@ -46,7 +46,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("warning", re.compile(r"(?:^|\] )WARNING: ")),
     (
         "bad state",
-        # Memory that can not go offline is dumped, too: a refusal, nothing bad.
+        # Memory that cannot go offline is dumped, too: a refusal, nothing bad.
         re.compile(
             r"BUG: Bad (?:page|rss)|page dumped because: (?!unmovable page|migration failure|isolation failed)|"
             r"slab error|list_(?:add|del) corruption"

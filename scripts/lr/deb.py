@@ -88,7 +88,7 @@ def configure(layout: Layout, spec: build.Target, text: str, name: str) -> None:
     build.quiet_make(layout, spec.source, [str(word) for word in words])
     build.quiet_make(layout, spec.source, build.make_words(spec, "olddefconfig"))
     if NEEDED not in (spec.objects / ".config").read_text().splitlines():
-        raise Fail(f"{name}: {NEEDED} can not be set with it; see its `depends on` in build/linux/mm/Kconfig")
+        raise Fail(f"{name}: {NEEDED} cannot be set with it; see its `depends on` in build/linux/mm/Kconfig")
 
 
 def packages(layout: Layout, release: str, version: str) -> list[Path]:

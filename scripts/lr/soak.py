@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lr import ablate, build, console, guest, proc
+from lr import ablate, build, console, guest, proc, state
 from lr.guest import Disk, Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import KERNELS, checks, choice, env, number
@@ -256,11 +256,12 @@ def bugs(layout: Layout, only: str, seconds: int, seed: int) -> int:
         raise Fail(f"BUGS={only}: no such file in soak/bugs/; 1 means all")
     missed = 0
     for path in paths:
-        image = ablate.image(layout, ablate.Ablation(path, path.stem, ()))
         pattern = re.search(r"^Found-as: (.*)$", path.read_text(), re.MULTILINE)
         if pattern is None:
             raise Fail(f"{path.name}: no `Found-as: REGEX` line; say what the storm must find")
-        kept = run_job(layout, Job("storm", f"bug:{path.stem}", "", seed, seconds), image)
+        with state.locked(layout, "ablate"):
+            image = ablate.image(layout, ablate.Ablation(path, path.stem, ()))
+            kept = run_job(layout, Job("storm", f"bug:{path.stem}", "", seed, seconds), image)
         told = [finding for finding in kept.findings if re.search(pattern[1], finding)]
         say(f"{path.stem}: " + (f"found: {told[0][:300]}" if told else f"NOT found among {kept.findings}"))
         missed += not told

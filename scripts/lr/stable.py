@@ -33,7 +33,7 @@ PROGRAM = "reclaim_dontcache"
 # What tests that fix on XFS; the first must lose data without it.
 CASES = ("memory_reclaim", "freed_when_clean")
 CELLS = (selftest.Cell(True, 1), selftest.Cell(False, 1))
-# What the program can not do without; whatever else of our fragments an older kernel lacks is no matter here.
+# What the program cannot do without; whatever else of our fragments an older kernel lacks is no matter here.
 NEEDS = tuple(
     f"CONFIG_{name}" for name in "XFS_FS EXT4_FS MEMCG LRU_GEN NUMA SWAP FTRACE DEBUG_FS VIRTIO_BLK 9P_FS".split()
 )

@@ -68,13 +68,13 @@ def store(linux: Path, state: State) -> None:
 
 
 @contextmanager
-def locked(layout: Layout) -> Iterator[None]:
-    """Only one of our verbs at a time may change build/linux or the series' files."""
+def locked(layout: Layout, what: str = "linux") -> Iterator[None]:
+    """Only one of our verbs at a time may change build/linux (and the series' files), or build an ablated kernel."""
     layout.build.mkdir(parents=True, exist_ok=True)
-    with (layout.build / ".tree-lock").open("w") as held:
+    with (layout.build / f".{what}-lock").open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            notice("another verb is at work on build/linux; waiting for it")
+            notice(f"another verb is at work on build/{what}; waiting for it")
             fcntl.flock(held, fcntl.LOCK_EX)
         yield

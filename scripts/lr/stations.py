@@ -65,10 +65,10 @@ STATIONS: tuple[Station, ...] = (
         disks=(Disk("xfs", "blank", 1024),),
     ),
     Station(
-        title="A kswapd that can not keep up",
+        title="A kswapd that cannot keep up",
         done=(
             "Six tasks fill the page cache from a disk that costs nothing (null_blk) for 20 seconds, on four CPUs,\n"
-            "with vm.kswapd_threads at 1, which is stock's way, and at 4. A direct reclaim is a task that had to\n"
+            "with vm.kswapd_threads at 1, as on stock, and at 4. A direct reclaim is a task that had to\n"
             "free memory for itself. Rates mean little in an emulator: `make bench` measures with more care."
         ),
         command="bash scripts/guest/kswapd.sh",

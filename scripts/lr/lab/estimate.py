@@ -51,9 +51,7 @@ def report(todo: Sequence[Job], costs: Sequence[Cost], at_once: int = 1) -> str:
         own = [(job, each) for job, each in zip(todo, costs, strict=True) if job.scenario.name == name]
         variants = len({job.variant.name for job, _ in own})
         words = f"{_some(len(own), 'boot')} of {_some(variants, 'variant')}"
-        lines.append(
-            f"  {name:<16} {clock(total(each for _, each in own) / min(at_once, len(own))):>9}  {words}"
-        )
+        lines.append(f"  {name:<16} {clock(total(each for _, each in own) / min(at_once, len(own))):>9}  {words}")
     recorded = sum(each.recorded for each in costs)
     known = f"{recorded} as earlier ones took, {len(costs) - recorded} by the scenario's seconds"
     whole = clock(total(costs) / min(at_once, len(todo)))

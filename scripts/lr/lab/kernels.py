@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lr import ablate, build, proc
+from lr import ablate, build, proc, state
 from lr.layout import Layout
 from lr.ui import Fail
 
@@ -60,15 +60,20 @@ def images(layout: Layout, kernels: Sequence[Kernel]) -> dict[str, Path]:
         if kernel.what in found:
             continue
         if kernel.what.startswith("ablated:"):
-            image = _ablated(layout, kernel.what.partition(":")[2])
+            with state.locked(layout, "ablate"):
+                image = _ablated(layout, kernel.what.partition(":")[2])
+                found[kernel.what] = _keep(folder, kernel.what, image)
         else:
-            image = build.ensure(layout, kernel.what).image
-        kept = folder / f"{kernel.what.replace(':', '-')}-{digest(image)[:12]}"
-        if not (kept.exists() and system_map(kept).exists()):
-            shutil.copyfile(image.resolve().parents[3] / "System.map", system_map(kept))
-            shutil.copyfile(image, kept)
-        found[kernel.what] = kept
+            found[kernel.what] = _keep(folder, kernel.what, build.ensure(layout, kernel.what).image)
     return found
+
+
+def _keep(folder: Path, what: str, image: Path) -> Path:
+    kept = folder / f"{what.replace(':', '-')}-{digest(image)[:12]}"
+    if not (kept.exists() and system_map(kept).exists()):
+        shutil.copyfile(image.resolve().parents[3] / "System.map", system_map(kept))
+        shutil.copyfile(image, kept)
+    return kept
 
 
 def system_map(image: Path) -> Path:

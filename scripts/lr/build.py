@@ -265,14 +265,10 @@ def compile_kernel(layout: Layout, spec: Target) -> Path:
         return spec.image
     configure(layout, spec)
     stamp.unlink(missing_ok=True)
-    first = not (spec.objects / "vmlinux").exists()
-    count = layout.build / ".build-lines"
-    total = int(count.read_text()) if count.exists() else _LINES_AT_FIRST
     log = layout.build / "logs" / f"build-{spec.name}.log"
     # How much an incremental build has to do is not known before it is done: no share then.
-    lines = make(layout, make_words(spec, "bzImage"), f"build the {spec.name} kernel", log, total if first else 0)
-    if first and not spec.debug and not spec.needs:
-        count.write_text(str(sum(1 for line in lines if _STEP.match(line))))
+    total = 0 if (spec.objects / "vmlinux").exists() else _LINES_AT_FIRST
+    lines = make(layout, make_words(spec, "bzImage"), f"build the {spec.name} kernel", log, total)
     warnings = [line for line in lines if _WARNING.search(line)]
     for line in warnings[:10]:
         notice(line)

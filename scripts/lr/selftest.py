@@ -133,7 +133,7 @@ def run_selftests(
         def on_output(line: str) -> None:
             if show:
                 with screen:
-                    say(f"[{cell.name}] {line}")
+                    say(f"[{cell.name} {clock(progress.elapsed())}] {line}")
 
         spec = Spec(
             kernel_image,

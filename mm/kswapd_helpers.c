@@ -127,7 +127,7 @@ static void kswapd_helpers_resize(pg_data_t *pgdat, unsigned int nr)
 }
 
 /**
- * kswapd_helpers_start - start the helpers of a node whose kswapd has started
+ * kswapd_helpers_start - start the helpers of a node that has got memory
  * @pgdat: the node
  *
  * Context: boot and memory hot-add. Sleeps.

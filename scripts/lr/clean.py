@@ -80,7 +80,7 @@ def clean(layout: Layout, force: bool = False) -> list[str]:
                 kept[samples] = "samples, which take hours"
         if (layout.build / "kept").exists():
             kept[layout.build / "kept"] = "copies of files that save overwrote"
-    with states.locked(layout):
+    with states.locked(layout, "ablate"), states.locked(layout):
         for path in sorted(layout.build.iterdir()):
             if path not in kept and path.name != ".linux-lock" and os.path.lexists(path):
                 _remove(path)

@@ -4,9 +4,9 @@
  *
  * kswapd does not change: it alone handles requests and boosts, counts failures
  * and decides that the node is balanced. Helpers only reclaim, for order 0.
- * Like kswapd, they begin below the low watermark and go on until the high one.
- * An allocation that finds the node below low although kswapd is awake wakes
- * one more.
+ * Like kswapd, they begin below the low watermark. An allocation that finds the
+ * node below low although kswapd is awake wakes one more. The helper that began
+ * first goes on until the high watermark, the others stop one by one before.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is
  * taken inside the memory hotplug lock.
@@ -34,7 +34,7 @@ static bool helper_begins(pg_data_t *pgdat)
 	 * needed: who wakes kswapd may be missed, and the next one is not.
 	 */
 	return !waitqueue_active(&pgdat->kswapd_wait) &&
-	       kswapd_helper_wanted(pgdat, WMARK_LOW);
+	       kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX);
 }
 
 static int kswapd_helper(void *data)
@@ -48,11 +48,13 @@ static int kswapd_helper(void *data)
 
 	while (!kthread_freezable_should_stop(NULL)) {
 		bool missed = false;
+		unsigned int rank;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
 					       helper_begins(pgdat));
+		rank = atomic_fetch_inc(&helpers->at_work);
 		while (!kthread_should_stop() && !freezing(current) &&
-		       kswapd_helper_wanted(pgdat, WMARK_HIGH)) {
+		       kswapd_helper_wanted(pgdat, rank)) {
 			/*
 			 * A pass that frees next to nothing may only have joined
 			 * the shared walk over memcgs near its end.
@@ -67,6 +69,7 @@ static int kswapd_helper(void *data)
 			}
 			cond_resched();
 		}
+		atomic_dec(&helpers->at_work);
 	}
 
 	current->flags &= ~(PF_MEMALLOC | PF_KSWAPD);
@@ -90,7 +93,7 @@ void kswapd_helpers_wake(pg_data_t *pgdat)
 	 * No order is needed between the free pages and the sleeper: a helper
 	 * missed here is woken by the next allocation, and kswapd is at work.
 	 */
-	if (!waitqueue_active(&helpers->wait) || !kswapd_helper_wanted(pgdat, WMARK_LOW))
+	if (!waitqueue_active(&helpers->wait) || !kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX))
 		return;
 	count_vm_event(KSWAPD_HELPER_WAKE);
 	wake_up(&helpers->wait);

@@ -22,28 +22,37 @@ static pg_data_t *node_with(struct kunit *test, long free)
 	return pgdat;
 }
 
-/* Helpers begin below low and go on until high, but not on a hopeless node. */
+/*
+ * Helpers begin below low, but not on a hopeless node. As free pages rise, helpers
+ * stop one by one, the one that began first at high.
+ */
 static void the_watermarks_decide(struct kunit *test)
 {
 	static const struct {
-		long free;
-		bool begin, go_on;
+		unsigned int rank;
+		long last;
 	} cases[] = {
-		{ 0, true, true }, { 750, true, true }, { 751, false, true },
-		{ 1000, false, true }, { 1001, false, false },
+		{ 0, 1000 }, { 1, 938 }, { 2, 875 }, { 3, 813 },
+		/* Of helpers that are being stopped, and of one that sleeps */
+		{ 4, 750 }, { 5, 750 }, { KSWAPD_THREADS_MAX, 750 },
 	};
+	pg_data_t *pgdat = node_with(test, 0);
+	atomic_long_t *free = &pgdat->node_zones[ZONE_NORMAL].vm_stat[NR_FREE_PAGES];
 
+	pgdat->kswapd_helpers.nr = 4;
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		pg_data_t *pgdat = node_with(test, cases[i].free);
-
-		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, WMARK_LOW),
-				    cases[i].begin, "%ld pages free", cases[i].free);
-		KUNIT_EXPECT_EQ_MSG(test, kswapd_helper_wanted(pgdat, WMARK_HIGH),
-				    cases[i].go_on, "%ld pages free", cases[i].free);
-		atomic_set(&pgdat->kswapd_failures, MAX_RECLAIM_RETRIES);
-		KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_LOW));
-		KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
+		atomic_long_set(free, cases[i].last);
+		KUNIT_EXPECT_TRUE_MSG(test, kswapd_helper_wanted(pgdat, cases[i].rank),
+				      "rank %u", cases[i].rank);
+		atomic_long_set(free, cases[i].last + 1);
+		KUNIT_EXPECT_FALSE_MSG(test, kswapd_helper_wanted(pgdat, cases[i].rank),
+				       "rank %u", cases[i].rank);
 	}
+	atomic_long_set(free, 0);
+	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, 0));
+	atomic_set(&pgdat->kswapd_failures, MAX_RECLAIM_RETRIES);
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
 }
 
 /* Memory that comes, or goes, or is all reserved, needs no helper. */
@@ -52,7 +61,7 @@ static void a_managed_zone_is_needed(struct kunit *test)
 	pg_data_t *pgdat = node_with(test, 0);
 
 	atomic_long_set(&pgdat->node_zones[ZONE_NORMAL].managed_pages, 0);
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_LOW));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
 }
 
 /* No helper works while one zone has free memory, of what any allocation may use. */
@@ -64,9 +73,9 @@ static void each_zone_must_be_short(struct kunit *test)
 	small->_watermark[WMARK_HIGH] = 100;
 	atomic_long_set(&small->managed_pages, 10000);
 	atomic_long_set(&small->vm_stat[NR_FREE_PAGES], 101);
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0));
 	small->lowmem_reserve[MAX_NR_ZONES - 1] = 1;
-	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
+	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, 0));
 }
 
 /* A boost is kswapd's own: no helper begins or goes on because of a boost. */
@@ -75,8 +84,8 @@ static void a_boost_does_not_count(struct kunit *test)
 	pg_data_t *pgdat = node_with(test, 1001);
 
 	pgdat->node_zones[ZONE_NORMAL].watermark_boost = 512;
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_LOW));
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, WMARK_HIGH));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0));
 }
 
 static bool woken;

@@ -73,8 +73,9 @@ def read_points(output: str) -> tuple[tuple[Point, ...], tuple[str, ...]]:
 
 
 def path_of(folder: Path, scenario: str, variant: str, kernel: str, pair: int, quick: bool = False) -> Path:
-    """Where a sample lies; a kernel's settings become part of its folder's name."""
-    return folder / scenario / variant / kernel.replace("/", "_") / f"{'quick-' if quick else ''}{pair}.json"
+    """Where a sample lies; a kernel's settings become part of its folder's name, which QEMU takes without a comma."""
+    name = kernel.replace("/", "_").replace(",", "+")
+    return folder / scenario / variant / name / f"{'quick-' if quick else ''}{pair}.json"
 
 
 def write(folder: Path, sample: Sample) -> Path:

@@ -148,7 +148,7 @@ def test_a_variant_without_a_point_is_not_booted() -> None:
     toy = scenario.parse("toy", TEXT.replace('MODE = "read"', 'ONLY = "1"'))
     columns = kernels.parse("stock")
     assert len(runner.jobs([toy], columns, Options(1, False))) == 2
-    with pytest.raises(Fail, match="toy, VARIANT=a: a quick run measures none of its points; leave QUICK=1 out"):
+    with pytest.raises(Fail, match="toy, VARIANT=a: a quick run measures none of its points; say QUICK=0"):
         runner.jobs([toy], columns, Options(1, True, variants=("a",)))
 
 

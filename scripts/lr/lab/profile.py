@@ -19,7 +19,7 @@ from lr import bench
 from lr.lab import kernels, lockstep, runner, tables
 from lr.lab.lockstep import Window
 from lr.layout import Layout, here
-from lr.options import env, number
+from lr.options import env, flag, number
 from lr.ui import Fail, Progress, say
 
 # Threads whose functions get a table of their own; the others are summed up.
@@ -225,6 +225,7 @@ def main(argv: list[str]) -> int:
     words.add_argument("--scenario", default=env("SCENARIO", "kswapd-scaling"), help="default: kswapd-scaling")
     words.add_argument("--variant", default=env("VARIANT", ""), help="variants by name; default: the quick ones")
     words.add_argument("--kernels", default=env("KERNELS", "stock series"), help="default: stock series")
+    words.add_argument("--quick", default=env("QUICK", "1"), help="0: the points and seconds of a full run")
     words.add_argument("--rows", default=env("ROWS", str(_ROWS)), help="functions in a table")
     words.add_argument("--quantum", default=env("QUANTUM", str(lockstep.QUANTUM)), help="instructions of a round")
     options = words.parse_args(argv)
@@ -236,7 +237,7 @@ def main(argv: list[str]) -> int:
     method = lockstep.prepare(layout, quantum)
     columns = kernels.parse(options.kernels)
     images = kernels.images(layout, columns)
-    asked = runner.Options(1, True, method, bench.variants(chosen, options.variant))
+    asked = runner.Options(1, flag("QUICK", options.quick), method, bench.variants(chosen, options.variant))
     todo = [job for job in runner.jobs(chosen, columns, asked) if not job.variant.machine.icount]
     found: list[Profile] = []
     failed = 0

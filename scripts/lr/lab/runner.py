@@ -71,7 +71,7 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
         for each in variants:
             if not points_of(scenario, each, options.quick):
                 why = (
-                    "a quick run measures none of its points; leave QUICK=1 out" if options.quick else "it has no point"
+                    "a quick run measures none of its points; say QUICK=0" if options.quick else "it has no point"
                 )
                 raise Fail(f"{scenario.name}, VARIANT={each.name}: {why}")
         once = scenario.once and len(scenarios) > 1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Lookups in the buffer cache: how often bdev_getblk() marks a folio accessed,
- * on most paths to a buffer, and that readahead does not mark at all.
+ * on most paths to a buffer.
  *
  * The device belongs to the test and completes every request. The marks are
  * read from the folio's flags. MGLRU counts marks there; the classic LRU shows
@@ -21,14 +21,10 @@
 #define BLOCKING	(GFP_NOFS | __GFP_MOVABLE)
 #define NONBLOCKING	(GFP_NOWAIT | __GFP_MOVABLE)
 
-static atomic_t nr_reads;
-
 static void getblk_submit_bio(struct bio *bio)
 {
-	if (bio_op(bio) == REQ_OP_READ) {
+	if (bio_op(bio) == REQ_OP_READ)
 		zero_fill_bio(bio);
-		atomic_inc(&nr_reads);
-	}
 	bio_endio(bio);
 }
 
@@ -171,18 +167,12 @@ static const struct getblk_case getblk_cases[] = {
 	{ "a page, may not", PAGE_SIZE, NONBLOCKING },
 };
 
-static const struct getblk_case size_cases[] = {
-	{ "512 bytes", 512 },
-	{ "a page", PAGE_SIZE },
-};
-
 static const struct getblk_case gfp_cases[] = {
 	{ "may block", 512, BLOCKING },
 	{ "may not", 512, NONBLOCKING },
 };
 
 KUNIT_ARRAY_PARAM_DESC(getblk, getblk_cases, name);
-KUNIT_ARRAY_PARAM_DESC(size, size_cases, name);
 KUNIT_ARRAY_PARAM_DESC(gfp, gfp_cases, name);
 
 /* One mark for the use that creates the buffer, one for each use some time later. */
@@ -241,7 +231,6 @@ static void nothing_beyond_the_end(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, marks_after_use(test, blocks - 1, c->gfp), 1);
 	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, blocks, c->size, c->gfp));
 	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, div_u64(U64_MAX, c->size), c->size, c->gfp));
-	KUNIT_EXPECT_NULL(test, bdev_getblk_ahead(d->bdev, blocks, c->size, c->gfp));
 }
 
 static struct buffer_head *held;
@@ -278,76 +267,12 @@ static void busy_buffers_of_another_size(struct kunit *test)
 	empty_cache(test);
 }
 
-/* Read ahead, then used once: one read and one mark, whenever the use is. */
-static void readahead_is_no_use(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	struct getblk_disk *d = test->priv;
-	struct buffer_head *bh;
-	struct folio *folio;
-
-	use_block_size(test, c->size);
-	atomic_set(&nr_reads, 0);
-	__breadahead(d->bdev, 1, c->size);
-	KUNIT_EXPECT_EQ(test, atomic_read(&nr_reads), 1);
-	__breadahead(d->bdev, 1, c->size);
-	KUNIT_EXPECT_EQ(test, atomic_read(&nr_reads), 1);
-
-	folio = filemap_get_folio(d->bdev->bd_mapping, c->size >> PAGE_SHIFT);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
-	KUNIT_EXPECT_EQ(test, folio_marks(folio), 0);
-
-	bh = __bread_gfp(d->bdev, 1, c->size, __GFP_MOVABLE);
-	KUNIT_ASSERT_NOT_NULL(test, bh);
-	KUNIT_EXPECT_TRUE(test, buffer_uptodate(bh));
-	KUNIT_EXPECT_EQ(test, atomic_read(&nr_reads), 1);
-	KUNIT_EXPECT_PTR_EQ(test, bh->b_folio, folio);
-	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
-
-	/* In the page cache alone, and in the CPU's list: readahead leaves no mark. */
-	__breadahead(d->bdev, 1, c->size);
-	KUNIT_EXPECT_EQ(test, folio_marks(folio), 1);
-	migrate_disable();
-	/* The second use, as folio_marks() has emptied the list */
-	brelse(__bread_gfp(d->bdev, 1, c->size, __GFP_MOVABLE));
-	__breadahead(d->bdev, 1, c->size);
-	migrate_enable();
-	KUNIT_EXPECT_EQ(test, folio_marks(folio), 2);
-	brelse(bh);
-	folio_put(folio);
-}
-
-/* A used buffer stays in the CPU's list, however much is read ahead. */
-static void readahead_holds_no_buffers(struct kunit *test)
-{
-	const struct getblk_case *c = test->param_value;
-	struct getblk_disk *d = test->priv;
-	struct buffer_head *bh, *ahead;
-
-	use_block_size(test, c->size);
-	bh = getblk(test, 0, c->gfp);
-	/* Our reference and the list's. */
-	KUNIT_EXPECT_EQ(test, atomic_read(&bh->b_count), 2);
-	for (sector_t block = 1; block <= 64; block++) {
-		ahead = bdev_getblk_ahead(d->bdev, block, c->size, c->gfp);
-		KUNIT_ASSERT_NOT_NULL(test, ahead);
-		KUNIT_EXPECT_EQ(test, ahead->b_blocknr, block);
-		KUNIT_EXPECT_EQ(test, atomic_read(&ahead->b_count), 1);
-		brelse(ahead);
-	}
-	KUNIT_EXPECT_EQ(test, atomic_read(&bh->b_count), 2);
-	KUNIT_EXPECT_EQ(test, folio_marks(bh->b_folio), 1);
-	brelse(bh);
-}
-
 static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(a_miss_marks_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(a_folio_without_buffers_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(an_unmapped_buffer_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(nothing_beyond_the_end, getblk_gen_params),
 	KUNIT_CASE_PARAM(busy_buffers_of_another_size, gfp_gen_params),
-	KUNIT_CASE_PARAM(readahead_is_no_use, size_gen_params),
-	KUNIT_CASE_PARAM(readahead_holds_no_buffers, getblk_gen_params),
 	{ }
 };
 

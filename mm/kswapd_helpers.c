@@ -5,8 +5,8 @@
  * kswapd does not change: it alone handles requests and boosts, counts failures
  * and decides that the node is balanced. Helpers only reclaim, for order 0.
  * Like kswapd, they begin below the low watermark. An allocation that finds the
- * node below low although kswapd is awake wakes one more. The helper that began
- * first goes on until the high watermark, the others stop one by one before.
+ * node below low although kswapd is awake wakes one more. As free pages rise to
+ * the high watermark, helpers stop one by one.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is
  * taken inside the memory hotplug lock.
@@ -47,29 +47,28 @@ static int kswapd_helper(void *data)
 	set_freezable();
 
 	while (!kthread_freezable_should_stop(NULL)) {
-		bool missed = false;
-		unsigned int rank;
+		unsigned int missed = 0;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
 					       helper_begins(pgdat));
-		rank = atomic_fetch_inc(&helpers->at_work);
-		while (!kthread_should_stop() && !freezing(current) &&
-		       kswapd_helper_wanted(pgdat, rank)) {
+		atomic_inc(&helpers->at_work);
+		while (missed < 2 && !kthread_should_stop() && !freezing(current) &&
+		       kswapd_helper_wanted(pgdat, atomic_read(&helpers->at_work) - 1)) {
 			/*
 			 * A pass that frees next to nothing may only have joined
-			 * the shared walk over memcgs near its end.
+			 * the shared walk over memcgs near its end. The next pass
+			 * walks by itself.
 			 */
-			bool full_walk = missed;
-
-			missed = kswapd_helper_shrink(pgdat, full_walk) < SWAP_CLUSTER_MAX;
-			if (missed && full_walk) {
-				/* Do not spin where there is next to nothing to free. */
-				schedule_timeout_interruptible(HZ);
-				break;
-			}
+			if (kswapd_helper_shrink(pgdat, missed) < SWAP_CLUSTER_MAX)
+				missed++;
+			else
+				missed = 0;
 			cond_resched();
 		}
 		atomic_dec(&helpers->at_work);
+		/* Do not spin where there is next to nothing to free. */
+		if (missed == 2)
+			schedule_timeout_interruptible(HZ);
 	}
 
 	current->flags &= ~(PF_MEMALLOC | PF_KSWAPD);
@@ -127,6 +126,7 @@ static void kswapd_helpers_resize(pg_data_t *pgdat, unsigned int nr)
 	WRITE_ONCE(helpers->nr, nr);
 	for (unsigned int i = nr; i < was; i++)
 		kthread_stop(helpers->thread[i]);
+	WARN_ON_ONCE(!nr && atomic_read(&helpers->at_work));
 }
 
 /**

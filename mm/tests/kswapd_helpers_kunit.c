@@ -4,6 +4,8 @@
  * Included by mm/vmscan.c.
  */
 #include <kunit/test.h>
+#include <kunit/test-bug.h>
+#include <linux/shrinker.h>
 
 /* A node with a zone that has @free pages free, min 500, low 750, high 1000. */
 static pg_data_t *node_with(struct kunit *test, long free)
@@ -24,12 +26,12 @@ static pg_data_t *node_with(struct kunit *test, long free)
 
 /*
  * Helpers begin below low, but not on a hopeless node. As free pages rise, helpers
- * stop one by one, the one that began first at high.
+ * stop one by one, the last one at high.
  */
 static void the_watermarks_decide(struct kunit *test)
 {
 	static const struct {
-		unsigned int rank;
+		unsigned int others;
 		long last;
 	} cases[] = {
 		{ 0, 1000 }, { 1, 938 }, { 2, 875 }, { 3, 813 },
@@ -42,11 +44,11 @@ static void the_watermarks_decide(struct kunit *test)
 	pgdat->kswapd_helpers.nr = 4;
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		atomic_long_set(free, cases[i].last);
-		KUNIT_EXPECT_TRUE_MSG(test, kswapd_helper_wanted(pgdat, cases[i].rank),
-				      "rank %u", cases[i].rank);
+		KUNIT_EXPECT_TRUE_MSG(test, kswapd_helper_wanted(pgdat, cases[i].others),
+				      "%u others", cases[i].others);
 		atomic_long_set(free, cases[i].last + 1);
-		KUNIT_EXPECT_FALSE_MSG(test, kswapd_helper_wanted(pgdat, cases[i].rank),
-				       "rank %u", cases[i].rank);
+		KUNIT_EXPECT_FALSE_MSG(test, kswapd_helper_wanted(pgdat, cases[i].others),
+				       "%u others", cases[i].others);
 	}
 	atomic_long_set(free, 0);
 	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, 0));
@@ -113,6 +115,38 @@ static void a_helper_wakes_those_who_wait_for_reserves(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, woken);
 }
 
+static bool asked;
+
+static unsigned long note_count(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	if (kunit_get_current_test())
+		asked = true;
+	return SHRINK_EMPTY;
+}
+
+static unsigned long scan_nothing(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	return SHRINK_STOP;
+}
+
+/* A part of each cache is too much for a pass that ends after 128 pages. */
+static void a_helper_leaves_slab_to_kswapd(struct kunit *test)
+{
+	struct shrinker *shrinker = shrinker_alloc(0, "kswapd-helpers-kunit");
+	unsigned int flags;
+
+	KUNIT_ASSERT_NOT_NULL(test, shrinker);
+	shrinker->count_objects = note_count;
+	shrinker->scan_objects = scan_nothing;
+	shrinker_register(shrinker);
+	asked = false;
+	flags = memalloc_noreclaim_save();
+	kswapd_helper_shrink(first_online_pgdat(), true);
+	memalloc_noreclaim_restore(flags);
+	shrinker_free(shrinker);
+	KUNIT_EXPECT_FALSE(test, asked);
+}
+
 #ifdef CONFIG_LRU_GEN
 /* kswapd uses the node's walk. A helper has PF_KSWAPD, too, but gets a walk of its own. */
 static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
@@ -151,6 +185,7 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(each_zone_must_be_short),
 	KUNIT_CASE(a_boost_does_not_count),
 	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),
+	KUNIT_CASE(a_helper_leaves_slab_to_kswapd),
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_does_not_use_its_nodes_walk),
 #endif

@@ -20,6 +20,7 @@
 #include <sys/time.h>
 
 #define SYSCTL		"/proc/sys/vm/kswapd_threads"
+#define TAINTED		"/proc/sys/kernel/tainted"
 #define MAX_THREADS	16
 #define MAX_NODES	64
 #define NR_READERS	6
@@ -282,6 +283,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	long before[NR_COUNTERS], after[NR_COUNTERS], later[NR_COUNTERS], ticks;
 	static const int threads[] = { 1, 8 };
 	double stalls[2] = {}, mib[2] = {};
+	char taint[2][16];
 	double until;
 
 	if (!start_readers(self->readers))
@@ -290,6 +292,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	signal_all(self->readers + 4, NR_READERS - 4, SIGSTOP);
 	fill_memory();
 	read_counters(before);
+	ASSERT_EQ(0, read_text(TAINTED, taint[0], sizeof(taint[0])));
 	/* By turns and in pairs, so that what else runs on this machine meets both. */
 	for (int window = 0; window < 6 || window % 2 || (stalls[0] < 300 && window < 24);
 	     window++) {
@@ -305,6 +308,9 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 		mib[which] += (vm_event("pgpgin") - kib) / 1024.0;
 	}
 	kill_all(self->readers, NR_READERS);
+	/* The kernel warns if helpers that stop still count as at work. */
+	ASSERT_EQ(0, read_text(TAINTED, taint[1], sizeof(taint[1])));
+	EXPECT_STREQ(taint[0], taint[1]);
 	if (stalls[0] <= 20)
 		SKIP(return, "one thread bears this load: there is nothing to compare");
 	/* Until the helpers have used no CPU time for a second. */

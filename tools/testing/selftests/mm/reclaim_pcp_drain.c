@@ -168,6 +168,21 @@ static void fill_lists(int cpu, int nid, long pages, int times)
 }
 
 /* The number of nodes up to the first one without CPUs. */
+/* Fill the lists of a node's CPUs with its pages. Returns how many they hold. */
+static long fill_node_lists(int nid)
+{
+	struct zones z;
+	cpu_set_t cpus;
+
+	node_cpus(nid, &cpus);
+	for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
+		if (CPU_ISSET(cpu, &cpus))
+			fill_lists(cpu, nid, 16 * MIB / page_size, 3);
+	}
+	read_zones(nid, &z);
+	return z.lists;
+}
+
 static int nr_nodes(void)
 {
 	cpu_set_t set;
@@ -337,17 +352,8 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	read_zones(victim, &z);
 	lacked = z.on_cpu[far];
 	ASSERT_GT(lacked, 500);
-	for (int nid = 0; nid < victim; nid++) {
-		cpu_set_t cpus;
-
-		node_cpus(nid, &cpus);
-		for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
-			if (CPU_ISSET(cpu, &cpus))
-				fill_lists(cpu, nid, 16 * MIB / page_size, 3);
-		}
-		read_zones(nid, &z);
-		before += z.lists;
-	}
+	for (int nid = 0; nid < victim; nid++)
+		before += fill_node_lists(nid);
 	ASSERT_GT(before, 500 * victim);
 	stalled = direct_reclaims();
 	signal_all(self->readers, NR_READERS, SIGCONT);
@@ -431,14 +437,15 @@ static void squeeze(int nid)
 /*
  * A node's memory is all taken, and none of it can be reclaimed. Part of what
  * is left is on the lists of idle CPUs. A task on another CPU asks for more
- * than is free, but for less than is free and on the lists together.
+ * than is free, but for less than is free and on the lists together. The lists
+ * of other nodes cannot help the task, and must keep their pages.
  */
 TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 {
 	static const char * const oom_knobs[] = {
 		"/proc/sys/vm/panic_on_oom", "/proc/sys/vm/oom_kill_allocating_task",
 	};
-	long want, kills, held = 0;
+	long want, kills, held = 0, others = 0;
 	int cpu, asks_on = -1, pipes[2], status;
 	char text[16];
 	struct zones z;
@@ -483,6 +490,10 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	close(pipes[1]);
 	ASSERT_EQ(1, read(pipes[0], &c, 1));
 	close(pipes[0]);
+	if (self->nid) {
+		others = fill_node_lists(0);
+		ASSERT_GT(others, 500);
+	}
 	for (cpu = 0; cpu < asks_on; cpu++) {
 		if (CPU_ISSET(cpu, &self->cpus))
 			fill_lists(cpu, self->nid, 24 * MIB / page_size, 4);
@@ -515,6 +526,11 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	ksft_print_msg("asked for %ld, %ld killed\n", want, vm_event("oom_kill") - kills);
 	EXPECT_EQ(0, status);
 	EXPECT_EQ(kills, vm_event("oom_kill"));
+	if (self->nid) {
+		read_zones(0, &z);
+		EXPECT_GE(z.lists, others * 3 / 4)
+			TH_LOG("%ld of %ld pages are left on node 0's lists", z.lists, others);
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -167,7 +167,6 @@ static void fill_lists(int cpu, int nid, long pages, int times)
 	wait_status(pid);
 }
 
-/* The number of nodes up to the first one without CPUs. */
 /* Fill the lists of a node's CPUs with its pages. Returns how many they hold. */
 static long fill_node_lists(int nid)
 {
@@ -183,6 +182,7 @@ static long fill_node_lists(int nid)
 	return z.lists;
 }
 
+/* The number of nodes up to the first one without CPUs. */
 static int nr_nodes(void)
 {
 	cpu_set_t set;

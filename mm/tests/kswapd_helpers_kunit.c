@@ -124,11 +124,6 @@ static unsigned long note_count(struct shrinker *shrinker, struct shrink_control
 	return SHRINK_EMPTY;
 }
 
-static unsigned long scan_nothing(struct shrinker *shrinker, struct shrink_control *sc)
-{
-	return SHRINK_STOP;
-}
-
 /* A part of each cache is too much for a pass that ends after 128 pages. */
 static void a_helper_leaves_slab_to_kswapd(struct kunit *test)
 {
@@ -137,7 +132,6 @@ static void a_helper_leaves_slab_to_kswapd(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, shrinker);
 	shrinker->count_objects = note_count;
-	shrinker->scan_objects = scan_nothing;
 	shrinker_register(shrinker);
 	asked = false;
 	flags = memalloc_noreclaim_save();

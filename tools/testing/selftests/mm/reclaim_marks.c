@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Metadata that is used once, or only read ahead, must not become active.
+ * Metadata that was only read ahead must not become active.
  *
  * On an ext4 with many inodes, the test looks up every 512th inode. Each lookup
  * reads 32 blocks of an inode table and uses one. The task that does the
  * lookups is in its own memory cgroup, so /proc/kpagecgroup identifies its
  * pages. Those that /proc/kpageflags shows as page cache are ext4's metadata.
- * What was only read ahead must not be active. The block that a lookup wants may
- * be: it is among those that are read ahead, which counts as a use, too.
+ * Few of them may be active. The block that a lookup wants is active: it is among
+ * those that are read ahead, which counts as a use, too.
  *
  * A page's flags show neither the generations of MGLRU nor how often MGLRU has
  * seen the page used. The KUnit suite bdev_getblk checks that.

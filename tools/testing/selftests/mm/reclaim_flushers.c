@@ -87,9 +87,9 @@ static bool cgroup_writeback(struct scene *s)
 /* Reclaim takes one cgroup's dirty data; the other's must stay as it is. */
 TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 {
-	double until = now() + 20;
 	struct scene *s = &self->s;
 	char path[PATH_MAX];
+	double until;
 	long met, other;
 
 	if (variant->one_disk && !cgroup_writeback(s))
@@ -100,6 +100,7 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 		ASSERT_EQ(0, cgroup_fill(s, i, path, i == MET ? 32 : 16));
 	}
 	/* With many CPUs the statistics may lag by two seconds. */
+	until = now() + 20;
 	while ((cgroup_unclean(s, MET) < 28 * (long)MIB ||
 		cgroup_unclean(s, OTHER) < 14 * (long)MIB) && now() < until)
 		nap(100);
@@ -107,6 +108,7 @@ TEST_F_TIMEOUT(flushers, only_those_whose_folios_were_met, 60)
 	ASSERT_EQ(0, nr_starts(s, self->trace, MET, variant->one_disk));
 	ASSERT_EQ(0, nr_starts(s, self->trace, OTHER, variant->one_disk));
 
+	until = now() + 20;
 	while (cgroup_unclean(s, MET) > (long)MIB && now() < until) {
 		cgroup_reclaim(s, MET, 24 * MIB);
 		nap(100);

@@ -10,17 +10,9 @@
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
 
-#include <fcntl.h>
 #include <linux/mempolicy.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #define MAX_NODES	8
 #define MAX_CPUS	64
@@ -137,23 +129,15 @@ static void touch(char *p, long pages)
 		p[i * page_size] = 1;
 }
 
-static int wait_status(pid_t pid)
-{
-	int status = -1;
-
-	waitpid(pid, &status, 0);
-	return status;
-}
-
 /*
  * Allocate and free pages of a node on a CPU, often enough for its lists of the
  * node to grow, which happens gradually.
  */
 static void fill_lists(int cpu, int nid, long pages, int times)
 {
-	pid_t pid = fork();
+	pid_t pid;
 
-	if (!pid) {
+	if (in_child(&pid)) {
 		pin_cpu(cpu);
 		bind_node(nid);
 		for (int i = 0; i < times; i++) {
@@ -164,7 +148,7 @@ static void fill_lists(int cpu, int nid, long pages, int times)
 		}
 		_exit(0);
 	}
-	wait_status(pid);
+	wait_for(pid);
 }
 
 /* Fill the lists of a node's CPUs with its pages. Returns how many they hold. */
@@ -370,9 +354,9 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 		       far, left, direct_reclaims() - stalled);
 	ksft_print_msg("%ld allocations of the readers failed, %ld reclaims were in vain\n",
 		       trace_total(self->failed), trace_total(self->vain));
-	/* Until a good many allocations have failed. */
-	while (now() < until && direct_reclaims() - stalled < 500)
-		usleep(100000);
+	/* A drain of all nodes, which one of the first stalls makes, empties the lists by then. */
+	while (now() < until && direct_reclaims() - stalled < 50)
+		nap(100);
 	for (int nid = 0; nid < victim; nid++) {
 		read_zones(nid, &z);
 		after += z.lists;
@@ -423,15 +407,15 @@ FIXTURE_TEARDOWN_PARENT(pcp_drain)
 /* Take pages of a node until killed for it: nothing reclaimable is left there. */
 static void squeeze(int nid)
 {
-	pid_t pid = fork();
+	pid_t pid;
 
-	if (!pid) {
+	if (in_child(&pid)) {
 		write_text("/proc/self/oom_score_adj", "1000\n");
 		bind_node(nid);
 		for (;;)
 			touch(map(MIB), MIB / page_size);
 	}
-	wait_status(pid);
+	wait_for(pid);
 }
 
 /*
@@ -512,15 +496,14 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 		     held, z.band);
 	want = z.room + (held - z.band) * 3 / 4;
 	kills = vm_event("oom_kill");
-	pid = fork();
-	if (!pid) {
+	if (in_child(&pid)) {
 		write_text("/proc/self/oom_score_adj", "1000\n");
 		pin_cpu(asks_on);
 		bind_node(self->nid);
 		touch(map(want * page_size), want);
 		_exit(0);
 	}
-	status = wait_status(pid);
+	status = wait_for(pid);
 	ksft_print_msg("node %d: %ld pages free, %ld of them usable, %ld on other CPUs' lists\n",
 		       self->nid, z.free, z.room, held);
 	ksft_print_msg("asked for %ld, %ld killed\n", want, vm_event("oom_kill") - kills);

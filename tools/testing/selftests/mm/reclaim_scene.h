@@ -5,29 +5,27 @@
  *
  * Scratch disks: RECLAIM_DISK_XFS and _EXT4 name whole block devices, not
  * partitions, that may be overwritten, with any filesystem. Without them sparse
- * files under $TMPDIR are used through loop devices.
+ * files under $TMPDIR, not on tmpfs or overlayfs, are used through loop devices.
  */
 #ifndef RECLAIM_SCENE_H
 #define RECLAIM_SCENE_H
 
-#include <limits.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 
 #include "reclaim_util.h"
 
 #define MAX_DISKS	2
 #define MAX_CGROUPS	2
+#define MAX_KNOBS	6
 
-/* Restored in this order: setting a ratio clears its bytes. */
-static const struct {
+/* Settings, restored in the order of their table: setting a ratio clears its bytes. */
+struct knob {
 	const char *path, *value;
-} scene_knobs[] = {
+};
+
+static const struct knob scene_knobs[MAX_KNOBS] = {
 	/* Only reclaim makes flushers write: neither age nor dirty limits do. */
 	{ "/proc/sys/vm/dirty_writeback_centisecs", "0" },
 	{ "/proc/sys/vm/dirty_ratio", "100" },
@@ -45,16 +43,18 @@ struct scratch {
 	unsigned int number;	/* the same for their filters: dev == number */
 	const char *fs;
 	char dir[96];		/* the mount point */
+	bool slow;		/* see scratch_limit() */
 };
 
 struct scene {
 	char dir[64];
 	char cgroups[80];	/* the root of cgroup v2 */
-	bool own_cgroups, own_memory;
+	bool own_cgroups, own_memory, own_io;
 	char cgroup[MAX_CGROUPS][128];
 	struct scratch disk[MAX_DISKS];
 	int nr_disks;
-	char saved[ARRAY_SIZE(scene_knobs)][32];
+	const struct knob *knobs;	/* NULL for scene_knobs */
+	char saved[MAX_KNOBS][32];
 	bool changed;
 	char why[256];		/* why it cannot run */
 	bool failed;		/* and that is not because the machine lacks something */
@@ -80,14 +80,16 @@ static inline bool scene_setup(struct scene *s, const char *name)
 		s->dir[0] = '\0';
 		return scene_cannot(s, "no directory in /tmp");
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(scene_knobs); i++) {
-		if (read_text(scene_knobs[i].path, s->saved[i], sizeof(s->saved[i])))
-			return scene_cannot(s, "no %s", scene_knobs[i].path);
+	if (!s->knobs)
+		s->knobs = scene_knobs;
+	for (int i = 0; i < MAX_KNOBS && s->knobs[i].path; i++) {
+		if (read_text(s->knobs[i].path, s->saved[i], sizeof(s->saved[i])))
+			return scene_cannot(s, "no %s", s->knobs[i].path);
 	}
 	s->changed = true;
-	for (size_t i = 0; i < ARRAY_SIZE(scene_knobs); i++) {
-		if (scene_knobs[i].value)
-			write_text(scene_knobs[i].path, scene_knobs[i].value);
+	for (int i = 0; i < MAX_KNOBS && s->knobs[i].path; i++) {
+		if (s->knobs[i].value)
+			write_text(s->knobs[i].path, s->knobs[i].value);
 	}
 	snprintf(s->cgroups, sizeof(s->cgroups), "/sys/fs/cgroup");
 	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
@@ -143,11 +145,19 @@ static inline struct scratch *scene_disk(struct scene *s, const char *var)
 {
 	struct scratch *d = &s->disk[s->nr_disks];
 	const char *dev = getenv(var), *folder = scratch_folder();
+	struct statfs fs;
 	struct stat st;
 	FILE *f;
 
 	if (!dev && !folder) {
 		scene_cannot(s, BAD_FOLDER);
+		return NULL;
+	}
+	/* The pages of a file in tmpfs would be charged to the writer's cgroup. */
+	if (!dev && !statfs(folder, &fs) &&
+	    (fs.f_type == TMPFS_MAGIC || fs.f_type == OVERLAYFS_SUPER_MAGIC)) {
+		scene_cannot(s, "%s is on tmpfs or overlayfs: set %s, or TMPDIR to a disk", folder,
+			     var);
 		return NULL;
 	}
 	s->nr_disks++;
@@ -158,7 +168,8 @@ static inline struct scratch *scene_disk(struct scene *s, const char *var)
 
 		snprintf(d->file, sizeof(d->file), "%s/reclaim_scene.%d.%d", folder,
 			 getpid(), (int)(d - s->disk));
-		snprintf(cmd, sizeof(cmd), "truncate -s 512M %s && losetup -f --show %s",
+		snprintf(cmd, sizeof(cmd),
+			 "truncate -s 512M %s && losetup --direct-io=on -f --show %s",
 			 d->file, d->file);
 		f = popen(cmd, "r");
 		if (!f || fscanf(f, "%63s", d->dev) != 1)
@@ -197,6 +208,18 @@ static inline bool scratch_umount(struct scene *s, struct scratch *d)
 	return true;
 }
 
+static inline bool has_filesystem(const char *fs)
+{
+	FILE *f = fopen("/proc/filesystems", "r");
+	char word[32] = "";
+
+	while (f && strcmp(word, fs) && fscanf(f, "%31s", word) == 1)
+		;
+	if (f)
+		fclose(f);
+	return !strcmp(word, fs);
+}
+
 /* Make a filesystem, with more options for mkfs, and mount it. */
 static inline bool scratch_make(struct scene *s, struct scratch *d, const char *fs,
 				const char *more)
@@ -205,7 +228,7 @@ static inline bool scratch_make(struct scene *s, struct scratch *d, const char *
 
 	if (shell("command -v mkfs.%s >/dev/null", fs))
 		return scene_cannot(s, "%s: no mkfs for it", fs);
-	if (shell("grep -qw %s /proc/filesystems || modprobe -q %s", fs, fs))
+	if (!has_filesystem(fs) && shell("modprobe -q %s", fs))
 		return scene_cannot(s, "%s: not in this kernel", fs);
 	if (shell("mkfs.%s %s %s %s >/dev/null 2>&1", fs, force, more, d->dev)) {
 		s->failed = true;
@@ -217,11 +240,26 @@ static inline bool scratch_make(struct scene *s, struct scratch *d, const char *
 	return scratch_mount(s, d);
 }
 
+/* Slow a disk down to @bps bytes a second, or (0) no longer, for what cgroup 0 writes. */
+static inline int scratch_limit(struct scene *s, struct scratch *d, unsigned long bps)
+{
+	char limit[32] = "max";
+
+	enable_controller(s->cgroups, "io", &s->own_io);
+	if (bps)
+		snprintf(limit, sizeof(limit), "%lu", bps);
+	d->slow = bps;
+	return write_under(s->cgroup[0], "io.max", "%s wbps=%s", d->bdi, limit);
+}
+
 static inline void scene_teardown(struct scene *s)
 {
 	for (int i = s->nr_disks - 1; i >= 0; i--) {
 		struct scratch *d = &s->disk[i];
 
+		/* Data that still waits for a slow disk would keep umount waiting. */
+		if (d->slow)
+			scratch_limit(s, d, 0);
 		if (d->dir[0]) {
 			umount(d->dir);
 			rmdir(d->dir);
@@ -238,10 +276,12 @@ static inline void scene_teardown(struct scene *s)
 	}
 	if (s->own_memory)
 		disable_controller(s->cgroups, "memory");
+	if (s->own_io)
+		disable_controller(s->cgroups, "io");
 	/* Bytes that are 0 do not count, a ratio of 0 may. */
-	for (size_t i = 0; s->changed && i < ARRAY_SIZE(scene_knobs); i++) {
-		if (scene_knobs[i].value || strcmp(s->saved[i], "0"))
-			write_text(scene_knobs[i].path, s->saved[i]);
+	for (int i = 0; s->changed && i < MAX_KNOBS && s->knobs[i].path; i++) {
+		if (s->knobs[i].value || strcmp(s->saved[i], "0"))
+			write_text(s->knobs[i].path, s->saved[i]);
 	}
 	if (s->own_cgroups) {
 		umount(s->cgroups);
@@ -269,20 +309,11 @@ static inline int fill_file(const char *path, int mib)
 /* Fork a child into a cgroup; 0 in the child. */
 static inline pid_t fork_into(struct scene *s, int nr)
 {
-	pid_t pid = fork();
+	pid_t pid = 0;
 
-	if (!pid && cgroup_write(s, nr, "cgroup.procs", "0"))
+	if (in_child(&pid) && cgroup_write(s, nr, "cgroup.procs", "0"))
 		_exit(255);
 	return pid;
-}
-
-static inline int wait_for(pid_t pid)
-{
-	int status;
-
-	if (pid < 0 || waitpid(pid, &status, 0) < 0)
-		return 255;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /* Dirty a file from inside a cgroup. */

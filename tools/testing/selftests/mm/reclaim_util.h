@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
@@ -327,20 +328,40 @@ static inline void zram_swap_off(int zram)
 	write_under("/sys/class/zram-control", "hot_remove", "%d", zram);
 }
 
+/* Make @dev swap space, as mkswap(8) does: the first page says so, and how many there are. */
+static inline bool make_swap(const char *dev, size_t size)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	char *header = calloc(1, page);
+	/* After 1024 bytes for boot loaders. */
+	unsigned int *info = (unsigned int *)(header + 1024);
+	int fd = open(dev, O_WRONLY);
+	bool ok;
+
+	info[0] = 1;				/* the version */
+	info[1] = size / page - 1;		/* the last page */
+	memcpy(header + page - 10, "SWAPSPACE2", 10);
+	ok = write(fd, header, page) == page;
+	close(fd);
+	free(header);
+	return ok;
+}
+
 /* 128 MiB of swap on a zram device of the test's own: its number, or -1 without it. */
 static inline int zram_swap_on(void)
 {
 	char text[64];
 	int zram;
 
-	shell("modprobe -q zram");
+	if (access("/sys/class/zram-control/hot_add", F_OK))
+		shell("modprobe -q zram");
 	if (read_text("/sys/class/zram-control/hot_add", text, sizeof(text)))
 		return -1;
 	zram = atoi(text);
 	snprintf(text, sizeof(text), "/sys/block/zram%d/disksize", zram);
 	write_text(text, "128M");
 	snprintf(text, sizeof(text), "/dev/zram%d", zram);
-	if (!shell("mkswap %s >/dev/null", text) && !swapon(text, 0))
+	if (make_swap(text, 128 * MIB) && !swapon(text, 0))
 		return zram;
 	zram_swap_off(zram);
 	return -1;
@@ -413,8 +434,8 @@ static inline void read_for_ever(const char *path, int me, int nr)
 }
 
 /*
- * Fork: true in the child. Only the parent writes *@pid, which a fixture with its
- * teardown in the parent shares with all its children.
+ * Fork: true in the child, which ends with its parent. Only the parent writes *@pid,
+ * which a fixture with its teardown in the parent shares with all its children.
  */
 static inline bool in_child(pid_t *pid)
 {
@@ -422,7 +443,19 @@ static inline bool in_child(pid_t *pid)
 
 	if (new)
 		*pid = new;
+	else
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	return !new;
+}
+
+/* A child's exit status, more than 127 if it was killed. */
+static inline int wait_for(pid_t pid)
+{
+	int status;
+
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return 255;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /* A signal to those of the tasks that have been started. */
@@ -436,10 +469,14 @@ static inline void signal_all(const pid_t *pids, int n, int sig)
 
 static inline void kill_all(pid_t *pids, int n)
 {
+	double until = now() + 2;
+
 	signal_all(pids, n, SIGKILL);
 	for (int i = 0; i < n; i++) {
-		if (pids[i] > 0)
-			waitpid(pids[i], NULL, 0);
+		/* Children of a test that was killed are not this task's to wait for. */
+		while (pids[i] > 0 && waitpid(pids[i], NULL, 0) < 0 &&
+		       !kill(pids[i], 0) && now() < until)
+			nap(10);
 		pids[i] = 0;
 	}
 }

@@ -77,11 +77,11 @@ test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
 bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=3 QUICK=1 LOCKSTEP=1 QUANTUM=5000)
 	@$(lr) bench
 
-profile: ## instructions by function, thread and CPU, and who waits for which spinlock  (SCENARIO= VARIANT= KERNELS="stock series" QUICK=1 ROWS=15 QUANTUM=5000)
+profile: ## instructions by function, thread and CPU, and who waits for which spinlock  (SCENARIO= VARIANT= KERNELS="stock series" QUICK=0 ROWS=15 QUANTUM=5000)
 	@$(lr) profile
 
 report: ## the lab's samples as one HTML page, build/bench/report.html
 	@$(lr) report
 
-clean: ## remove build/, but keep unsaved work and samples of bench and soak  (FORCE=1: those too)
+clean: ## empty build/: kernels, objects, packages, the venv; unsaved work, edited mails and samples of bench and soak stay  (FORCE=1: those go, too)
 	@PYTHONPATH=scripts python3 -B -m lr clean

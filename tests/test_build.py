@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lr import ablate, alltests, build, demo, kunit, selftest
+from lr import ablate, alltests, build, compose, demo, kunit, selftest
 from lr.layout import Layout
 from lr.results import Case, Counts
 from lr.stations import STATIONS
 from lr.ui import Fail
+from toy import Toy
 
 
 def test_targets_lie_side_by_side(tmp_path: Path) -> None:
@@ -166,6 +170,21 @@ def test_selftest_options() -> None:
         selftest.parse_tests("a;rm")
 
 
+def test_all_cases_that_need_a_machine_of_its_own_are_named() -> None:
+    """Those of a fixture that a special machine has a case of."""
+    folder = Path(__file__).resolve().parents[1] / "tools/testing/selftests/mm"
+    for cell in selftest.SPECIAL:
+        for fixture, program in {re.split(r"[:.]", word)[1]: word.split(":")[0] for word in cell.only}.items():
+            source = (folder / f"{program}.c").read_text()
+            variants = re.findall(rf"^FIXTURE_VARIANT_ADD\({fixture}, (\w+)\)", source, re.MULTILINE)
+            middles = [f"{fixture}.{name}" for name in variants] or [fixture]
+            named = {word for word in cell.only if word.startswith(f"{program}:{fixture}.")}
+            cases = re.findall(rf"^TEST_F(?:_TIMEOUT)?\({fixture}, (\w+)", source, re.MULTILINE)
+            assert named <= {f"{program}:{middle}.{name}" for middle in middles for name in cases}
+            if not cell.module:
+                assert len(named) == len(middles) * len(cases)
+
+
 def test_a_case_must_run_on_the_machine_that_is_made_for_it() -> None:
     cell = selftest.Cell(True, 2, module=True, only=("a:f.goes",))
     cases = [
@@ -203,20 +222,63 @@ def test_a_selftest_built_from_edited_sources_is_not_taken_for_the_committed_one
     states[0] = None
     build.selftests(layout)
     assert not stamp.exists()
+    # Edited and committed while it was compiled: what is in it is not known.
+    answers = iter(("before", "after"))
+    monkeypatch.setattr(build, "_state", lambda *_: next(answers))
+    build.selftests(layout)
+    assert not stamp.exists()
+    assert {path.name for path in stamp.parent.iterdir()} == {"reclaim_a", "run_vmtests.sh"}
 
 
-def test_kunit_parts(tmp_path: Path) -> None:
+def test_one_make_at_a_time_runs_in_a_folder_of_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, inside, most = Layout(tmp_path), [0], [0]
+
+    def compiling(_layout: Layout, spec: build.Target) -> Path:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.1)
+        inside[0] -= 1
+        return spec.image
+
+    monkeypatch.setattr(build, "_compile", compiling)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: build.compile_kernel(layout, build.target(layout, "series")), range(2)))
+    assert most == [1]
+
+
+def test_edits_of_a_work_tree_are_not_reset(made: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "compile_kernel", lambda _, spec: spec.source / "fs/inode.c")
+    diff = "--- a/fs/inode.c\n+++ b/fs/inode.c\n@@ -1,3 +1,3 @@\n-int a;\n+int z;\n int b;\n int c;\n"
+    made.write("series/first/ablations/a.patch", diff)
+    ablation = ablate.Ablation(made.root / "series/first/ablations/a.patch", "a", ())
+    # Twice: what an ablation leaves in its work tree is nobody's work.
+    for _ in range(2):
+        assert ablate.image(made.layout, ablation).read_text().startswith("int z;")
+        assert build.changes(made.layout.build / "ablate/linux") == []
+    made.write("build/ablate/linux/fs/inode.c", "int mine;\n")
+    with pytest.raises(Fail, match=r"build/ablate/linux has changes, which would be lost: fs/inode.c; keep them"):
+        ablate.image(made.layout, ablation)
+    assert (made.layout.build / "ablate/linux/fs/inode.c").read_text() == "int mine;\n"
+    made.edit("mm/vmscan.c", "line 1\n", "line one\n")
+    with pytest.raises(Fail, match="build/linux holds edits, .* commit them"):
+        ablate.image(made.layout, ablation)
+
+
+def test_kunit_parts() -> None:
     assert kunit.glob_of("") == "*"
     with pytest.raises(Fail, match="FILTER"):
         kunit.glob_of("a b")
     assert kunit.strip_level("# ok 1 a\n#     ok 1 b\n# note\n") == "ok 1 a\n    ok 1 b\n# note\n"
-    folder = tmp_path / "mm/tests"
-    folder.mkdir(parents=True)
-    (folder / ".kunitconfig").write_text("CONFIG_KUNIT=y\n")
-    (folder / "a_kunit.c").write_text(
-        'struct b c = { .name = "no" };\nstatic struct kunit_suite s = {\n .name = "yes",\n};\n'
-    )
-    assert kunit.suites(Layout(tmp_path)) == ["yes"]
+
+
+def test_a_filter_that_matches_nothing_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compose, "ensure_tree", lambda _: None)
+    ran = [Case("kunit uml", "a_suite/a_case")]
+    monkeypatch.setattr(kunit, "run_uml", lambda *_: list(ran))
+    assert kunit.collect(Layout(tmp_path), "uml", "a_*", 60) == ran
+    ran.clear()
+    with pytest.raises(Fail, match=r"FILTER=typo\*: no case of that name ran"):
+        kunit.collect(Layout(tmp_path), "uml", "typo*", 60)
 
 
 def test_a_verb_that_ends_without_counts_is_a_failure(

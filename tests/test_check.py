@@ -115,7 +115,7 @@ def test_trailers_maintainers_ablations(sound: Toy) -> None:
     assert "old.patch does not apply: error: patch failed: mm/vmscan.c:9" in found["ablations"].message
 
 
-def test_checkpatch_is_asked_about_each_commit(sound: Toy) -> None:
+def test_checkpatch_is_asked_about_each_commit(sound: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("perl") is None:
         pytest.skip("no perl")
     script = sound.linux / "scripts/checkpatch.pl"
@@ -125,6 +125,11 @@ def test_checkpatch_is_asked_about_each_commit(sound: Toy) -> None:
     assert (case.status, case.message) == ("failed", "mm-add-ours-v2-for-the-2nd-time.patch: -:1: ERROR:TOY: no ours")
     script.write_text("while (<STDIN>) { } exit 0;")
     assert run(sound)["checkpatch"].status == "passed"
+    # What was clean is not asked about again, unless something else is asked.
+    script.write_text('while (<STDIN>) { } print "-:1: ERROR:TOY: no\\n"; exit 1;')
+    assert run(sound)["checkpatch"].status == "passed"
+    monkeypatch.setattr(check, "_EXCUSED", "NOTHING")
+    assert run(sound)["checkpatch"].status == "failed"
 
 
 def test_files(sound: Toy) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ def test_races_of_others_are_left_out_and_hide_nothing(monkeypatch: pytest.Monke
         "int declared(int);",
     ]
     diff = "\n".join(f"+{line}" for line in added)
-    monkeypatch.setattr("lr.console.proc.text", lambda words: diff)
+    done = subprocess.CompletedProcess([], 0, diff.encode(), b"")
+    monkeypatch.setattr("lr.console.Git.run", lambda *_, **__: done)
     race = "[ 1.0] BUG: KCSAN: data-race in {} / {}\n[ 1.0] write to 0xff of 8 bytes by task 9 on cpu 0:\n"
     allowed = [console.race_of_others(Layout(tmp_path))]
     others = race.format("lru_add", "folio_batch_move_lru")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lr import ablate, build, compose
 from lr.guest import Disk, Outcome, Spec
 from lr.lab import estimate, kernels, runner, sample, scenario
 from lr.lab.kernels import Kernel
@@ -102,6 +103,31 @@ def test_kernels_named() -> None:
 def test_an_unknown_ablation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Fail, match="ablated:nope: no such ablation"):
         kernels.images(Layout(tmp_path), kernels.parse("ablated:nope"))
+
+
+def test_all_kernels_are_built_from_the_same_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(tmp_path)
+    image = tmp_path / "obj/arch/x86/boot/bzImage"
+    image.parent.mkdir(parents=True)
+    (tmp_path / "obj/System.map").write_text("map")
+    (tmp_path / "series/one/ablations").mkdir(parents=True)
+    (tmp_path / "series/one/ablations/a.patch").write_text("Ablation: a\nCaught-by: kunit a\n")
+    said: list[str] = []
+
+    def made(what: str) -> Path:
+        said.append(what)
+        image.write_text(what)
+        return image
+
+    monkeypatch.setattr(compose, "ensure_tree", lambda _, strict: said.append(f"tree {strict}"))
+    monkeypatch.setattr(build, "ensure", lambda _, what: build.Target(what, tmp_path, tmp_path / "obj", made(what)))
+    monkeypatch.setattr(ablate, "image", lambda _, ablation: made(ablation.mechanism))
+    found = kernels.images(layout, kernels.parse("ablated:a stock:x=1 stock"))
+    assert said == ["tree True", "a", "stock"]
+    assert {what: path.read_text() for what, path in found.items()} == {"ablated:a": "a", "stock": "stock"}
+    assert kernels.system_map(found["stock"]).read_text() == "map" and found["ablated:a"].name.startswith("ablated-a-")
+    kernels.images(layout, kernels.parse("stock"))
+    assert said[3] == "tree False" and not list(layout.build.rglob("*.part"))
 
 
 def test_kernels_alternate_and_pairs_are_complete() -> None:
@@ -214,12 +240,19 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert runner.missing(layout, todo, digests, options) == []
 
 
-def test_the_way_of_measuring_makes_a_sample_stale(tmp_path: Path) -> None:
+def test_the_way_of_measuring_makes_a_sample_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = runner.jobs([one_scenario()], kernels.parse("series"), Options(1, False))[0]
     ways = (None, LOCKSTEP, replace(LOCKSTEP, quantum=2000), replace(LOCKSTEP, digest="e"))
     newer = replace(LOCKSTEP, emulator=replace(LOCKSTEP.emulator, version="QEMU emulator version 10.2.0"))
     found = {runner.digest(Layout(tmp_path), job, "i", Options(1, False, way)) for way in (*ways, newer)}
     assert len(found) == 5
+    # At full speed the system's QEMU, KVM and the CPU make the figures; where instructions are the clock, they do not.
+    icount = replace(job, variant=replace(job.variant, machine=replace(job.variant.machine, icount=True)))
+    cases = [(job, Options(1, False)), (job, Options(1, False, LOCKSTEP)), (icount, Options(1, False, LOCKSTEP))]
+    before = [runner.digest(Layout(tmp_path), toy, "i", asked) for toy, asked in cases]
+    monkeypatch.setattr(runner, "at_full_speed", lambda: ("another",))
+    after = [runner.digest(Layout(tmp_path), toy, "i", asked) for toy, asked in cases]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, True]
 
 
 def test_metrics_of_other_values() -> None:
@@ -428,6 +461,19 @@ def test_a_guest_that_measured_nothing_is_a_failure(
     with pytest.raises(Fail, match=told):
         runner.take(Layout(tmp_path), job, tmp_path, Options(1, True), "d")
     assert seen[0].mib == 256 and seen[0].emulator is None and "nokaslr" not in seen[0].append
+
+
+def test_the_conditions_of_a_sample_are_those_of_other_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = Outcome("exited", 0, "@value 1 kib 2\n@value 3 kib 2\n", "", 1.0)
+    monkeypatch.setattr("lr.guest.run", lambda *_: outcome)
+
+    def conditions(text: str, kernel: str) -> str:
+        (job, *_) = runner.jobs([scenario.parse("toy", text)], kernels.parse(kernel), Options(1, False))
+        return runner.take(Layout(tmp_path), job, tmp_path, Options(1, False), "d").conditions
+
+    assert (
+        conditions(TEXT, "stock") == conditions(TEXT, "series:a=1") != conditions(TEXT.replace("256", "512"), "stock")
+    )
 
 
 def test_a_throttled_disk_is_one_for_qemu(tmp_path: Path) -> None:

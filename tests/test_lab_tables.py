@@ -223,54 +223,16 @@ def test_stock_against_stock_shows_nothing(scenario: Scenario) -> None:
     assert "*" not in tables.render(scenario, samples, ["stock", "stock~2"]).split("== ")[1]
 
 
-def recorded(name: str) -> list[Sample]:
-    """Samples that a run of the lab has kept."""
-    found = []
-    for raw in json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text())["samples"]:
-        points = tuple(Point(**point) for point in raw.pop("points"))
-        found.append(Sample(**{**raw, "points": points, "notes": tuple(raw["notes"])}))
-    return found
-
-
-NULL = """
-title = "t"
-about = "a"
-seed = "s"
-workload = "w.sh"
-axis = "workers"
-points = ["2", "6"]
-seconds = 16
-[variants.slow]
-[[metric]]
-name = "loops"
-title = "loops"
-better = "higher"
-[[metric]]
-name = "scaling"
-title = "of the ideal"
-digits = 3
-"""
-
-
-def test_the_null_test_on_recorded_samples() -> None:
-    """Stock against stock, recorded by an earlier lab: nothing may differ."""
+def test_the_null_test_fails_where_something_differs(scenario: Scenario) -> None:
     pytest.importorskip("scipy")
-    samples = recorded("null-self-check")
-    known = parse("self-check", NULL)
-    verdict = nulltest.judge(tables.comparisons(known, samples, ["stock", "stock~2"]))
-    assert verdict.holds and len(verdict.tested) == 3 and verdict.marked == ()
-    # The same samples, one side made 20% slower: that must not pass for nothing.
-    slower = [
-        replace(one, points=tuple(replace(p, values={k: v * 0.8 for k, v in p.values.items()}) for p in one.points))
-        if one.kernel == "stock~2"
-        else one
-        for one in samples
-    ]
-    verdict = nulltest.judge(tables.comparisons(known, slower, ["stock", "stock~2"]))
-    assert not verdict.holds and {each.metric for each in verdict.ghosts} >= {"loops"}
+    rng = random.Random(5)
+    samples = simple("stock", [{"kib": rng.gauss(500, 5), "stalls": rng.gauss(90, 9)} for _ in range(5)])
+    samples += simple("stock~2", [{"kib": rng.gauss(400, 4), "stalls": rng.gauss(90, 9)} for _ in range(5)])
+    verdict = nulltest.judge(tables.comparisons(scenario, samples, ["stock", "stock~2"]))
+    assert not verdict.holds and [each.metric for each in verdict.ghosts] == ["kib"]
     told = nulltest.render(verdict)
-    assert told.startswith("null test FAILED: of 3 comparisons ")
-    assert "\n  self-check: of 3 comparisons " in told and "\n  remains: self-check slow, stock~2: loops, 6: p " in told
+    assert told.startswith("null test FAILED: of 2 comparisons ")
+    assert "\n  remains: kswapd-scaling classic, stock~2: kib, 1: p " in told
 
 
 def ghostly(rng: random.Random) -> list[tables.Comparison]:
@@ -340,6 +302,22 @@ def test_samples_of_older_code_are_left_out(scenario: Scenario) -> None:
     text = tables.render(scenario, old + new, ["stock"])
     assert re.search(r"KiB/s 1 +more +100 \(0\.00%\)$", text, re.MULTILINE)
     assert "note: classic, stock: 1 older samples, made by other code or options, are left out" in text
+
+
+def test_kernels_are_compared_under_the_same_conditions(scenario: Scenario) -> None:
+    def column(kernel: str, kib: float, day: str, **words: object) -> list[Sample]:
+        return [replace(simple(kernel, [{"kib": kib}])[0], started=day, **words)]  # type: ignore[arg-type]
+
+    same = column("stock", 100, "2031", conditions="new") + column("series", 200, "2030", conditions="new")
+    # From before conditions were kept: nothing is known against it.
+    same += column("ablated:old", 300, "2029")
+    other = column("ablated:x", 400, "2029", conditions="old") + column("ablated:q", 500, "2032", quick=True)
+    kept, notes = tables.current(same + other)
+    assert kept == same
+    assert notes == [
+        "classic, ablated:x: 1 older samples, made by other code or options, are left out",
+        "classic, ablated:q: 1 samples of quick runs are left out",
+    ]
 
 
 def test_no_samples_at_all(scenario: Scenario) -> None:

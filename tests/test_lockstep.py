@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lr import bench
 from lr.lab import kernels, lockstep, profile, qemu, runner, scenario
 from lr.lab.lockstep import Window
 from lr.layout import Layout
@@ -26,6 +27,7 @@ LINE = {
     "threads": {"swapper": 5, "kswapd0": 10, "kswapd0:1": 20, "readers": 70},
 }
 WINDOW = Window(1, 5000, 100, 900, (7, 8), {"readers": 70})
+LOCKSTEP = lockstep.Lockstep(qemu.Emulator(Path("q"), (Path("/data"),), "v"), Path("/p.so"), "d")
 
 
 @pytest.mark.parametrize(
@@ -159,14 +161,14 @@ def test_a_measurement_without_rounds_is_none() -> None:
 
 
 def test_spinlocks_are_queued_in_short_rounds_only() -> None:
-    found = lockstep.Lockstep(qemu.Emulator(Path("q"), (Path("/data"),), "v"), Path("/p.so"), "d", 1000)
+    found = replace(LOCKSTEP, quantum=1000)
     assert "max,-hypervisor" in found.options(50, Path("/map"), Path("/out")) and "hypervisor" in found.identity
     found = replace(found, quantum=5000)
     assert "-cpu" not in found.options(50, Path("/map"), Path("/out")) and "hypervisor" not in found.identity
 
 
 def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:
-    found = lockstep.Lockstep(qemu.Emulator(Path("q"), (Path("/data"),), "v"), Path("/p.so"), "d")
+    found = LOCKSTEP
     words = found.options(50, Path("/map"), Path("/out"))
     assert words[:4] == ("-L", "/data", "-nodefaults", "-plugin") and words[4].endswith("quantum=5000,ns=50000")
     # The guest's clock keeps its ratio to what its CPUs do.
@@ -188,7 +190,7 @@ def test_locks_are_named_by_caller_and_address() -> None:
     assert list(profile.lock_names(rows).values()) == ["i_pages", "i_pages", "i_lock", "zone", "zone", "?"]
 
 
-def test_a_profile_sums_up_threads_and_stands_in_a_table(tmp_path: Path) -> None:
+def test_a_profile_sums_up_threads_and_stands_in_a_table() -> None:
     text = """
 title = "t"
 about = "a"
@@ -205,11 +207,18 @@ cpus = 2
     rows = ((0, "readers", "memset", 60), (1, "kswapd0", "memset", 20), (1, "kswapd0:1", "xas_load", 15))
     window = replace(WINDOW, profile=(*rows, (0, "swapper", "hlt", 900), (0, "bash", "user", 5)))
     found = profile.summarize(job, "3", [replace(window, waiting=(("c0", "free_pcppages_bulk", 10, 2),))])
-    assert found.instructions == 100 and found.vcpus == [65, 35] and found.functions["memset"] == 80
+    assert found.instructions == 100 and found.vcpus == [65, 35]
     assert found.threads["kswapd"] == {"memset": 20, "xas_load": 15}
     told = profile.render([found, replace(found, kernel="series", waiting={})])
     assert "60.0    60.0" in told and "zone: free_pcppages_bulk" in told
     assert "hlt" not in told
-    with pytest.raises(Fail, match="is no profile"):
-        (tmp_path / "x.json").write_text("{}")
-        profile.read_all(tmp_path)
+
+
+def test_a_profile_of_nothing_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "here", lambda: Layout(ROOT))
+    monkeypatch.setattr(bench, "prepare", lambda *_: None)
+    monkeypatch.setattr(lockstep, "prepare", lambda *_: LOCKSTEP)
+    monkeypatch.setattr(kernels, "images", lambda *_: {"stock": tmp_path})
+    words = ["--scenario", "create-storm", "--variant", "drain-irqs", "--kernels", "stock", "--quick", "0"]
+    with pytest.raises(Fail, match="nothing was measured"):
+        profile.main(words)

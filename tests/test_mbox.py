@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from lr import mbox
+from lr.clean import clean
 from lr.git import user_environment
 from lr.ui import Fail
 from test_base import clone
@@ -64,6 +65,19 @@ def test_mails(covered: Toy) -> None:
     covered.git("checkout", "-q", "base")
     covered.git("am", "-q", str(folder / names[1]), str(folder / names[2]))
     assert covered.git("diff", "--stat", applied, "--", "mm/ours.c") == ""
+
+
+def test_mails_that_were_edited_are_kept(covered: Toy, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = mbox.write_mails(covered.layout, "first", [])
+    mbox.write_mails(covered.layout, "first", [])
+    assert mbox.edited(covered.layout) == [] and not (covered.layout.build / "kept").exists()
+    (folder / "0000-cover-letter.patch").write_text("mine\n")
+    assert "build/mbox: edited mails: first" in clean(covered.layout)
+    covered.tree()
+    assert mbox.write_mails(covered.layout, "first", []) == folder
+    (kept,) = (covered.layout.build / "kept").rglob("0000-cover-letter.patch")
+    assert kept.read_text() == "mine\n" and "build/mbox/first was not as we had" in capsys.readouterr().err
+    assert "Subject: [PATCH 0/1]" in (folder / "0000-cover-letter.patch").read_text()
 
 
 def test_cover_of_a_subject_that_is_not_ascii(covered: Toy) -> None:
@@ -129,6 +143,8 @@ def test_mistakes(covered: Toy, tmp_path: Path) -> None:
         mbox.write_mails(layout, "third", [])
     with pytest.raises(Fail, match=r"needs REV= too"):
         mbox.make_branch(layout, "first", [], path, "")
+    with pytest.raises(Fail, match=r"REV=v7.3.4 needs BRANCH_IN= too"):
+        mbox.main(["--section", "first", "--rev", "v7.3.4"])
     with pytest.raises(Fail, match=r"has no commit v9; git -C .* fetch --tags"):
         mbox.make_branch(layout, "first", [], path, "v9")
     with pytest.raises(Fail, match="not a git repository; give the folder of a kernel clone"):

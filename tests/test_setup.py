@@ -97,6 +97,16 @@ def test_no_network(machine: Machine) -> None:
     assert "apt-get update failed; is the network up" in done.stderr
 
 
+def test_other_pins_leave_an_environment_that_works_in_its_place(machine: Machine) -> None:
+    machine.program("dpkg-query", 'for word in "${@:4}"; do echo "$word installed"; done')
+    venv = machine.root / "build" / "venv"
+    (venv / ".installed-pins").write_text("others\n")
+    (venv / "loaded-later.py").write_text("")
+    done = machine.setup()
+    assert done.returncode == 0, done.stderr
+    assert " install --no-deps -r " in machine.called() and (venv / "loaded-later.py").exists()
+
+
 def test_nothing_is_missing(machine: Machine) -> None:
     machine.program("dpkg-query", 'for word in "${@:4}"; do echo "$word installed"; done')
     done = machine.setup()

@@ -46,8 +46,15 @@ def test_faults_need_a_kernel_that_has_them() -> None:
     assert [job.debug for job in soak.jobs(["storm", "faults"], ["series"], ["", "debug"], 0.1, 1)] == [
         "", "debug", "debug",
     ]  # fmt: skip
-    with pytest.raises(Fail, match="DEBUG=1"):
-        soak.jobs(["faults"], ["series"], [""], 1, 1)
+    for parts in (["faults"], ["storm", "faults"]):
+        with pytest.raises(Fail, match="DEBUG=1"):
+            soak.jobs(parts, ["series"], ["", "races"], 1, 1)
+
+
+@pytest.mark.parametrize("words", [["--part", "storm"], ["--kernels", "stock"], ["--debug", "1"]])
+def test_bugs_are_looked_for_by_the_storm_alone(words: list[str]) -> None:
+    with pytest.raises(Fail, match="leave out KERNELS=, PART= and DEBUG="):
+        soak.main(["--bugs", "1", *words])
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1h", "101", "0.001"])

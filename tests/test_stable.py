@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from lr import apt, base, build, compose, selftest, stable
+from lr.clean import clean
 from lr.git import Git, Identity
 from lr.layout import Layout
 from lr.results import Case
@@ -85,12 +86,31 @@ def test_own_patch_comes_first(toy: Toy, capsys: pytest.CaptureFixture[str]) -> 
     toy.write(f"series/one/backports/6.1/{NAME}", MESSAGE + hunk("int a;", "int y;"))
     assert stable.choose(toy.layout, fix, git, "6.12") == fix
     assert f"{NAME} applies to 6.12 as it is" in capsys.readouterr().out
-    stable.put(git, fix)
+    stable.put(toy.layout, git, fix)
     assert (toy.layout.build / "older/fs/inode.c").read_text() == "int z;\n"
     assert git.message("HEAD").startswith("fs: fix it\n") and git.status() == []
-    stable.put(git, None)
+    stable.put(toy.layout, git, None)
     assert (toy.layout.build / "older/fs/inode.c").read_text() == "int a;\n"
     assert git.resolve("HEAD") == git.resolve("base")
+
+
+def test_a_backport_that_is_being_made_is_not_lost(toy: Toy) -> None:
+    fix = with_fix(toy)
+    git = repository(toy, "int a;\n")
+    toy.write("build/older/fs/inode.c", "int mine;\n")
+    with pytest.raises(Fail, match="build/older has changes, which would be lost: fs/inode.c; keep them elsewhere"):
+        stable.put(toy.layout, git, fix)
+    assert (toy.layout.build / "older/fs/inode.c").read_text() == "int mine;\n"
+    git.run("add", "-A")
+    mine = git.commit_tree(git.text("write-tree"), ["base"], "mine\n", Identity("Dev", "dev@example.org"))
+    git.run("update-ref", "HEAD", mine)
+    with pytest.raises(Fail, match="which would be lost: commit "):
+        stable.put(toy.layout, git, fix)
+    assert git.resolve("HEAD") == mine
+    (toy.layout.build / "stable/6.12").mkdir(parents=True)
+    (toy.layout.build / "older").rename(toy.layout.build / "stable/6.12/linux")
+    assert clean(toy.layout)[0].startswith("build/stable: edited in 6.12/linux: commit ")
+    assert (toy.layout.build / "stable/6.12/linux").exists()
 
 
 def test_newest_backport_that_is_not_too_new(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,8 +212,11 @@ def test_newest_package_is_unpacked_once(toy: Toy, tmp_path: Path, monkeypatch: 
     assert (linux / "kept").exists()
     deb = deb_of(tmp_path, 10)
     newer = apt.Package("6.12.10-1", base.sha256(deb), "trixie")
+    with pytest.raises(Fail, match="build/stable/6.12/linux has changes, which would be lost: kept"):
+        ask(toy, monkeypatch, Archive([newer, newest], deb))
+    (linux / "kept").unlink()
     assert ask(toy, monkeypatch, Archive([newer, newest], deb)) == "6.12.10-1"
-    assert not (linux / "kept").exists() and not list(linux.parent.glob("*.part"))
+    assert git.message("base").startswith("Linux 6.12.10\n") and not list(linux.parent.glob("*.part"))
 
 
 def test_a_base_that_no_suite_has(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +319,7 @@ def test_the_verb(
     assert stable.main(["--base", "6.12"]) == (0 if stock_loses else 1)
     said = capsys.readouterr().out
     if stock_loses:
-        assert "lru_gen=off,nodes=1   freed_when_clean    500 of 500           0\n" in said
+        assert "lru_gen=off,nodes=1  freed_when_clean  500 of 500      0\n" in said
     assert f"{8 if stock_loses else 6} passed, {0 if stock_loses else 2} failed" in said
     assert stock_loses != ("FAILED stable-6.12 lru_gen=on,nodes=1: 6.12 stock loses the data" in said)
     assert "6.12 stock loses the data" in (toy.layout.build / "results/stable-6.12.xml").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from lr import compose
 from lr import state as states
+from lr.clean import clean
 from lr.ui import Fail
 from toy import Toy
 
@@ -243,6 +244,20 @@ def test_uncommitted_work_stops_save(made: Toy) -> None:
     assert made.files() == files
 
 
+def test_commits_on_the_branch_that_head_lacks_stop_save(made: Toy) -> None:
+    composed = made.git("rev-parse", "HEAD")
+    made.add("lib/mine.c", "")
+    mine = made.commit("lib: mine")
+    made.git("checkout", "-q", "--detach", composed)
+    made.add("lib/other.c", "")
+    made.commit("lib: other")
+    with pytest.raises(Fail, match="the branch series holds commits that HEAD does not"):
+        made.save()
+    assert made.git("rev-parse", "series") == mine
+    made.git("branch", "-q", "-f", "series", "HEAD")
+    assert "lib/other.c" in made.save()
+
+
 def test_save_needs_a_tree(toy: Toy) -> None:
     with pytest.raises(Fail, match="no build/linux to save; run `make tree` first"):
         toy.save()
@@ -269,6 +284,19 @@ def test_interrupted_move_is_finished(made: Toy, monkeypatch: pytest.MonkeyPatch
     made.tree()
     assert (made.linux / "mm/new.c").read_text() == "int something;\n"
     assert made.git("status", "--porcelain") == ""
+
+
+def test_commits_after_an_interrupted_move_are_kept(made: Toy, capsys: pytest.CaptureFixture[str]) -> None:
+    change_series(made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compose, "_point", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            made.tree()
+    made.add("lib/mine.c", "")
+    mine = made.commit("lib: mine")
+    made.tree()
+    assert made.git("rev-parse", f"kept-{mine[:12]}") == mine and "not saved" in capsys.readouterr().err
+    assert clean(made.layout) == [f"build/linux: other branches or stashes: kept-{mine[:12]}"]
 
 
 def test_edit_after_an_interrupted_move_is_kept(made: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

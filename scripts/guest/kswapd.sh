@@ -25,7 +25,7 @@ cpu_ms() {
 }
 
 [ -b /dev/nullb0 ] || fail "there is no /dev/nullb0: the kernel is built without null_blk"
-echo "${THREADS:-1}" >/proc/sys/vm/kswapd_threads || fail "vm.kswapd_threads can not be set to ${THREADS:-1}"
+echo "${THREADS:-1}" >/proc/sys/vm/kswapd_threads || fail "vm.kswapd_threads cannot be set to ${THREADS:-1}"
 read_before=$(figure pgpgin)
 stalls=$(figure 'allocstall_.*')
 kswapd=$(figure pgsteal_kswapd)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lr import build, kunit, proc, selftest, state
+from lr import build, compose, kunit, selftest, state
+from lr.git import Git, Identity
 from lr.layout import Layout, here
 from lr.options import env, number
-from lr.results import Case, count, write_junit
-from lr.ui import Fail, Progress, clock, say
+from lr.results import Case, conclude, write_junit
+from lr.ui import Fail, Progress, grid, say
 
 _HEAD = re.compile(r"Ablation: (\S.*)$")
 # A test may need luck to meet a race; that it has caught the ablation once shows that it can.
@@ -99,16 +100,20 @@ def verdict(catch: Catch, cases: Sequence[Case]) -> str:
 
 def image(layout: Layout, ablation: Ablation) -> Path:
     """Apply and build, with build/ablate locked; the image of the series without that mechanism, while it is locked."""
+    linux = Git.of(layout.linux)
+    if linux.status():
+        raise Fail("build/linux holds edits, and an ablation is built from what is committed there; commit them first")
     spec = build.target(layout, "ablate")
-    build.worktree(layout, spec.source, proc.text(["git", "-C", layout.linux, "rev-parse", "HEAD"]))
-    try:
-        done = proc.run(["git", "-C", spec.source, "apply", "--index", ablation.path], check=False)
-        if done.returncode != 0:
-            why = done.stderr.decode(errors="replace").strip().splitlines()[:1]
-            raise Fail(f"{ablation.path.name} does not apply to the series: {' '.join(why)}")
-        return build.compile_kernel(layout, spec)
-    finally:
-        proc.run(["git", "-C", spec.source, "reset", "-q", "--hard"], check=False)
+    build.worktree(layout, spec.source, linux.text("rev-parse", "HEAD"))
+    git = Git.of(spec.source)
+    done = git.run("apply", "--index", str(ablation.path), check=False)
+    if done.returncode != 0:
+        why = done.stderr.decode(errors="replace").strip().splitlines()[:1]
+        raise Fail(f"{ablation.path.name} does not apply to the series: {' '.join(why)}")
+    # What an interrupt leaves behind must not look like somebody's edit.
+    commit = git.commit_tree(git.text("write-tree"), ["HEAD"], ablation.mechanism, Identity())
+    git.run("update-ref", "HEAD", commit)
+    return build.compile_kernel(layout, spec)
 
 
 def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
@@ -120,7 +125,7 @@ def run_one(layout: Layout, ablation: Ablation, timeout: int) -> list[Case]:
 
 def _run_named(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> list[Case]:
     if catch.kind == "kunit":
-        return kunit.run_qemu(layout, kernel, kunit.suites(layout), catch.name, timeout)
+        return kunit.run_qemu(layout, kernel, catch.name, timeout)
     label = f"ablate-{ablation.path.stem}"
     return selftest.run_selftests(layout, kernel, [catch.name], catch.matrix, timeout=timeout, show=False, label=label)
 
@@ -140,16 +145,6 @@ def in_turn(ablations: Sequence[Ablation], day: int) -> list[Ablation]:
     """The same ones, beginning elsewhere each day, so that a budget does not leave out the same ones for ever."""
     first = day * len(ablations) // 3 % max(len(ablations), 1)
     return [*ablations[first:], *ablations[:first]]
-
-
-def table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Columns as wide as what they hold."""
-    head = ("mechanism", "ablation", "caught by")
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(3)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 def main(argv: list[str]) -> int:
@@ -174,12 +169,10 @@ def main(argv: list[str]) -> int:
     if budget:
         ablations = in_turn(ablations, int(time.time() // 86400))
 
-    from lr import compose
-
     compose.ensure_tree(layout)
     build.selftests(layout)
     cases: list[Case] = []
-    rows: list[tuple[str, str, str]] = []
+    rows = [("mechanism", "ablation", "caught by")]
     left: list[str] = []
     for ablation in ablations:
         if budget and cases and whole.elapsed() > budget:
@@ -189,18 +182,10 @@ def main(argv: list[str]) -> int:
         found = run_one(layout, ablation, timeout)
         cases += found
         for case in found:
-            rows.append(
-                (
-                    ablation.mechanism,
-                    ablation.path.name,
-                    case.name if case.status == "passed" else f"NOT: {case.message}",
-                )
-            )
+            told = case.name if case.status == "passed" else f"NOT: {case.message}"
+            rows.append((ablation.mechanism, ablation.path.name, told))
     write_junit(layout.build / "results" / "ablate.xml", cases)
-    say(table(rows))
-    say(f"took {clock(whole.elapsed())}")
+    say(grid(rows, 3))
     if left:
         say(f"BUDGET={budget // 60}: no time for {len(left)} of {len(ablations)} ablations: {', '.join(left)}")
-    counts = count(cases)
-    say(f"{counts.passed} passed, {counts.failed} failed")
-    return 1 if counts.failed else 0
+    return conclude(cases, whole.elapsed()).status

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lr import apt
+from lr import apt, stop
 from lr import state as states
-from lr.git import Git, GitError, Identity, environment, user_environment
+from lr.files import whole
+from lr.git import Git, GitError, Identity, environment, theirs, user_environment
 from lr.layout import Layout, here
 from lr.options import env
 from lr.state import Base, State
@@ -90,9 +91,8 @@ def write_lock(path: Path, lock: Lock) -> None:
         "# The base kernel the series is made for; written by `python -m lr.base relock`, checked by `make tree`.",
         *(f"{name} = {getattr(lock, name)}" for name in Lock.__dataclass_fields__),
     ]
-    part = path.with_name(path.name + ".part")
-    part.write_text("\n".join(lines) + "\n")
-    os.replace(part, path)
+    with whole(path) as part:
+        part.write_text("\n".join(lines) + "\n")
 
 
 def wish_from_environment() -> Wish:
@@ -102,13 +102,13 @@ def wish_from_environment() -> Wish:
         raise Fail(f"BASE={base}: not known; BASE=locked goes back to the base in bases/7.3.lock")
     if sum(map(bool, (tarball, clone, base))) > 1:
         raise Fail("give only one of BASE=locked, BASE_TARBALL= and BASE_GIT=")
-    if tarball:
-        return Wish("tarball", Path(tarball).expanduser().absolute())
     if clone:
         if not rev:
             raise Fail(f"BASE_GIT={clone} needs REV= too, the release to take from it, such as REV=v7.3.4")
         return Wish("git", Path(clone).expanduser().absolute(), rev)
-    return Wish("locked" if base else "")
+    if rev:
+        raise Fail(f"REV={rev} needs BASE_GIT= too, the clone to take that release from")
+    return Wish("tarball", Path(tarball).expanduser().absolute()) if tarball else Wish("locked" if base else "")
 
 
 def sha256(path: Path) -> str:
@@ -366,8 +366,7 @@ def _import_tarball(layout: Layout, tarball: Path, what: str, asked: Base, into:
 def _clone_commit(wish: Wish) -> str:
     if not wish.path.is_dir():
         raise Fail(f"BASE_GIT={wish.path}: no such folder")
-    words = ["git", "-C", str(wish.path), "rev-parse", "-q", "--verify", "--end-of-options", f"{wish.rev}^{{commit}}"]
-    done = subprocess.run(words, env=user_environment(), capture_output=True, check=False)
+    done = theirs(wish.path, "rev-parse", "-q", "--verify", "--end-of-options", f"{wish.rev}^{{commit}}")
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         why = said[0] if said else f"it has no commit {wish.rev}; git -C {wish.path} fetch --tags may bring it"
@@ -378,18 +377,13 @@ def _clone_commit(wish: Wish) -> str:
 def _import_clone(layout: Layout, wish: Wish, lock: Lock, into: Git | None) -> Base:
     commit = _clone_commit(wish)
     what = f"BASE_GIT={wish.path} REV={wish.rev}"
-    clone = ["git", "-C", str(wish.path)]
-    show = subprocess.run(
-        [*clone, "cat-file", "blob", f"{commit}:Makefile"], env=user_environment(), capture_output=True, check=False
-    )
-    version = _checked_version(show.stdout.decode(errors="replace"), what)
+    makefile = theirs(wish.path, "cat-file", "blob", f"{commit}:Makefile").stdout.decode(errors="replace")
+    version = _checked_version(makefile, what)
     git = into or new_repository(layout.build / "linux.part")
     with Progress("import the base kernel from the clone"):
-        tree = subprocess.run(
-            [*clone, "rev-parse", f"{commit}^{{tree}}"], env=user_environment(), capture_output=True, check=True
-        ).stdout.strip()
+        tree = theirs(wish.path, "rev-parse", f"{commit}^{{tree}}").stdout.strip()
         with subprocess.Popen(
-            [*clone, "pack-objects", "--revs", "--stdout", "-q", "--window=0"],
+            ["git", "-C", str(wish.path), "pack-objects", "--revs", "--stdout", "-q", "--window=0"],
             env=user_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -463,12 +457,15 @@ def main(argv: list[str]) -> int:
     words = argparse.ArgumentParser(prog="lr.base", description=__doc__)
     words.add_argument("action", choices=["relock"])
     words.parse_args(argv)
-    lock = relock(here())
+    layout = here()
+    with states.locked(layout):
+        lock = relock(layout)
     say(f"bases/7.3.lock: {lock.package} {lock.version} ({lock.suite})")
     return 0
 
 
 if __name__ == "__main__":
+    stop.catch()
     try:
         sys.exit(main(sys.argv[1:]))
     except Fail as exc:

@@ -6,9 +6,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
-from lr import proc
+from lr import files, proc
 from lr.lab import estimate, kernels, lockstep, nulltest, runner, sample, scenario, tables
 from lr.layout import Layout, here
 from lr.options import env, flag, number
@@ -37,9 +36,7 @@ def variants(chosen: list[scenario.Scenario], names: str) -> tuple[str, ...]:
 
 def install(layout: Layout, packages: Sequence[str] = ()) -> None:
     """What only the lab needs: Debian packages, and scipy and matplotlib."""
-    done = proc.run([layout.root / "scripts" / "setup", "-q", "--bench", *packages], check=False)
-    if done.returncode != 0:
-        raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
+    proc.setup(layout.root, "--bench", *packages)
 
 
 def prepare(layout: Layout, chosen: list[scenario.Scenario], tested: bool) -> None:
@@ -48,13 +45,6 @@ def prepare(layout: Layout, chosen: list[scenario.Scenario], tested: bool) -> No
     if packages or tested:
         install(layout, packages)
     kernels.programs(layout, sorted({"mark", *(program for each in chosen for program in each.programs)}))
-
-
-def _remember_order(samples: Path, name: str, labels: list[str]) -> None:
-    """The report shows the kernels in the order of the last run."""
-    folder = samples / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "order.json").write_text(json.dumps(labels) + "\n")
 
 
 def main(argv: list[str]) -> int:
@@ -93,7 +83,10 @@ def main(argv: list[str]) -> int:
     same = nulltest.twins(columns)
     null: list[tables.Comparison] = []
     for each in chosen:
-        _remember_order(folder, each.name, labels)
+        # The report, which reads build/bench only, shows the kernels in the order of the last run.
+        if folder == layout.build / "bench":
+            with files.whole(folder / each.name / "order.json") as part:
+                part.write_text(json.dumps(labels) + "\n")
         found = [one for job in todo if job.scenario is each and (one := runner.kept(layout, job, digests, asked))]
         say(tables.render(each, found, labels))
         null += [one for one in tables.comparisons(each, found, labels) if one.kernel in same]
@@ -103,5 +96,5 @@ def main(argv: list[str]) -> int:
     verdict = nulltest.judge(null)
     if same:
         say(nulltest.render(verdict))
-    # One pair can not be tested, so a quick run of a kernel with itself has no verdict: that is no failure.
+    # One pair cannot be tested, so a quick run of a kernel with itself has no verdict: that is no failure.
     return 1 if failed or verdict.ghosts else 0

@@ -6,11 +6,11 @@ from __future__ import annotations
 import argparse
 import re
 
-from lr import build, proc
+from lr import build, compose
 from lr.build import Target
+from lr.git import Git
 from lr.layout import Layout, here
-from lr.results import Case, write_junit
-from lr.selftest import conclude
+from lr.results import Case, conclude, write_junit
 from lr.ui import Fail, Progress, say
 
 # A header that all of mm includes has 1,500 users, and a warning in it shows in each: some of them are enough.
@@ -20,7 +20,7 @@ _WARNING = re.compile(r"^(?:.*/linux/)?(?P<file>[\w./-]+):\d+:(?:\d+:)? warning:
 
 def commits(layout: Layout) -> list[tuple[str, str]]:
     """Hash and subject of each commit, the first one first."""
-    text = proc.text(["git", "-C", layout.linux, "log", "--reverse", "--format=%H %s", "base..HEAD"])
+    text = Git.of(layout.linux).text("log", "--reverse", "--format=%H %s", "base..HEAD")
     return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in text.splitlines()]
 
 
@@ -31,7 +31,7 @@ def warnings_of(lines: list[str]) -> set[str]:
 
 def objects_of(layout: Layout, commit: str) -> list[str]:
     """The objects of the C files that a commit touches."""
-    names = proc.text(["git", "-C", layout.linux, "diff", "--name-only", "--diff-filter=AM", f"{commit}~", commit])
+    names = Git.of(layout.linux).text("diff", "--name-only", "--diff-filter=AM", f"{commit}~", commit)
     return [name[:-2] + ".o" for name in names.splitlines() if name.endswith(".c") and not name.startswith("tools/")]
 
 
@@ -42,9 +42,6 @@ def _compile(layout: Layout, spec: Target, title: str, goals: list[str], extra: 
 
 def collect(layout: Layout) -> list[Case]:
     """Walk the series; one case a commit."""
-    from lr import compose
-
-    compose.ensure_tree(layout)
     spec = build.target(layout, "bisect")
     cases: list[Case] = []
     series = commits(layout)
@@ -102,5 +99,8 @@ def main(argv: list[str]) -> int:
     """Check every commit; 1 when one does not build or warns anew."""
     argparse.ArgumentParser(prog="bisect", description=__doc__).parse_args(argv)
     whole = Progress("bisect")
-    cases = collect(here())
+    layout = here()
+    compose.ensure_tree(layout)
+    with build.locked(layout, build.target(layout, "bisect")):
+        cases = collect(layout)
     return conclude(cases, whole.elapsed()).status

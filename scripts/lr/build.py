@@ -13,10 +13,15 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lr import proc
+from lr import compose, proc
+from lr import state as states
+from lr.files import whole
+from lr.git import NEUTRAL_EMAIL, Git
 from lr.layout import OVERLAY_DIRS, Layout, here
 from lr.options import KERNELS, checks, choice, env
 from lr.ui import Fail, Progress, clock, notice, say
@@ -97,28 +102,45 @@ def make_words(spec: Target, *goals: str) -> list[str]:
 
 def worktree(layout: Layout, path: Path, commit: str) -> None:
     """A work tree of build/linux at a commit; one that is there is moved, so that only files that differ change."""
-    inside = proc.run(["git", "-C", path, "rev-parse", "--show-toplevel"], check=False)
-    if inside.returncode != 0 or Path(inside.stdout.decode().strip()) != path.resolve():
+    if not _is_worktree(path):
         shutil.rmtree(path, ignore_errors=True)
-        proc.run(["git", "-C", layout.linux, "worktree", "prune"])
-        with Progress(f"unpack a copy of the kernel into build/{path.relative_to(layout.build)}"):
-            proc.run(["git", "-C", layout.linux, "worktree", "add", "--force", "--detach", path, commit])
+        git = Git.of(layout.linux)
+        git.run("worktree", "prune")
+        with Progress(f"unpack a copy of the kernel into {layout.told(path)}"):
+            git.run("worktree", "add", "--force", "--detach", str(path), commit)
         return
-    proc.run(["git", "-C", path, "reset", "-q", "--hard"])
-    proc.run(["git", "-C", path, "checkout", "-q", "--detach", commit])
+    refuse_changes(layout, path, changes(path))
+    git = Git.of(path)
+    git.run("reset", "-q", "--hard")
+    git.run("checkout", "-q", "--detach", commit)
 
 
-def changes(source: Path) -> list[str]:
-    """What a work tree holds that is nowhere else: changed and new files, commits on no branch.
+def _is_worktree(path: Path) -> bool:
+    return (path / ".git").exists() and Git.of(path).resolve("HEAD") is not None
+
+
+def changes(source: Path, where: str = "HEAD", known: Sequence[str] = ("--branches", "--glob=refs/lr/*")) -> list[str]:
+    """What a work tree holds that is nowhere else: changed and new files, commits that are not known nor made by us.
 
     Nothing where there is no work tree, or one that was never completed.
     """
-    index = proc.run(["git", "-C", source, "rev-parse", "--path-format=absolute", "--git-path", "index"], check=False)
-    if not (source / ".git").exists() or index.returncode or not Path(index.stdout.decode().strip()).exists():
+    if not _is_worktree(source):
         return []
-    files = proc.text(["git", "-C", source, "status", "--porcelain"]).splitlines()
-    commits = proc.text(["git", "-C", source, "rev-list", "HEAD", "--not", "--branches", "--glob=refs/lr/*"]).split()
-    return [line[3:] for line in files] + [f"commit {commit[:12]}" for commit in commits]
+    git = Git.of(source)
+    if not Path(git.text("rev-parse", "--path-format=absolute", "--git-path", "index")).exists():
+        return []
+    commits = git.text("log", "--format=%ce commit %h", where, "--not", *known).splitlines()
+    theirs = [line.partition(" ")[2] for line in commits if not line.startswith(f"{NEUTRAL_EMAIL} ")]
+    return [entry[3:] for entry in git.status()] + theirs
+
+
+def refuse_changes(layout: Layout, path: Path, found: Sequence[str]) -> None:
+    """Fail where a work tree of ours that is to be moved or removed holds changes."""
+    if found:
+        raise Fail(
+            f"{layout.told(path)} has changes, which would be lost: {', '.join(found[:3])}; "
+            f"keep them elsewhere, then `rm -r {layout.told(path)}`"
+        )
 
 
 def fragments(layout: Layout, spec: Target) -> list[Path]:
@@ -213,10 +235,10 @@ def configure(layout: Layout, spec: Target) -> None:
 
 def _state(layout: Layout, spec: Target) -> str | None:
     """What the image depends on, as one word; None when the source has been edited."""
-    if proc.text(["git", "-C", spec.source, "status", "--porcelain", "--untracked-files=normal"]):
+    git = Git.of(spec.source)
+    if git.status():
         return None
-    tree = proc.text(["git", "-C", spec.source, "rev-parse", "HEAD^{tree}"])
-    parts = [tree.encode(), proc.run(["gcc", "--version"]).stdout]
+    parts = [git.tree_of("HEAD").encode(), proc.run(["gcc", "--version"]).stdout]
     parts.append(wanted_config(layout, spec).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -257,8 +279,18 @@ def make(layout: Layout, words: list[str], what: str, log: Path, total: int) -> 
     return lines
 
 
+def locked(layout: Layout, spec: Target) -> AbstractContextManager[None]:
+    """While a kernel is built no other make may run in its objects."""
+    return states.locked(layout, str(spec.objects.relative_to(layout.build)))
+
+
 def compile_kernel(layout: Layout, spec: Target) -> Path:
     """Configure and build one kernel whose source is in place; returns the image. Nothing changed: under 3 seconds."""
+    with locked(layout, spec):
+        return _compile(layout, spec)
+
+
+def _compile(layout: Layout, spec: Target) -> Path:
     state = _state(layout, spec)
     stamp = spec.objects / ".built"
     if state is not None and stamp.exists() and stamp.read_text() == state and spec.image.exists():
@@ -275,24 +307,38 @@ def compile_kernel(layout: Layout, spec: Target) -> Path:
     spec.image.parent.mkdir(parents=True, exist_ok=True)
     spec.image.unlink(missing_ok=True)
     spec.image.symlink_to(os.path.relpath(spec.objects / "arch" / "x86" / "boot" / "bzImage", spec.image.parent))
-    if state is not None:
-        stamp.write_text(state)
+    _finish(layout, spec, stamp, state)
     return spec.image
+
+
+def _finish(layout: Layout, spec: Target, stamp: Path, state: str | None) -> None:
+    # Whoever edited the source while it was compiled has, perhaps, half of that in it.
+    if state is not None and _state(layout, spec) == state:
+        stamp.write_text(state)
+
+
+def keep(image: Path, folder: Path, name: str) -> Path:
+    """A copy of an image, named by its digest, so that a later build does not change a run under way.
+
+    Its System.map lies beside it, as NAME.map.
+    """
+    image = image.resolve()
+    content, system_map = image.read_bytes(), (image.parents[3] / "System.map").read_bytes()
+    kept = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}"
+    for copy, found in ((Path(f"{kept}.map"), system_map), (kept, content)):
+        if not copy.exists():
+            with whole(copy) as part:
+                part.write_bytes(found)
+    return kept
 
 
 def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     """The kernel of that name, up to date with the checkout."""
-    from lr import compose
-
     compose.ensure_tree(layout)
     spec = target(layout, kernel, debug)
     if kernel == "stock":
-        if changed := changes(spec.source):
-            raise Fail(
-                f"build/stock/linux has changes, which would be lost: {', '.join(changed[:3])}; "
-                "keep them elsewhere, then `rm -r build/stock/linux`"
-            )
-        worktree(layout, spec.source, "base")
+        with locked(layout, spec):
+            worktree(layout, spec.source, "base")
     compile_kernel(layout, spec)
     return spec
 
@@ -303,7 +349,11 @@ def selftests(layout: Layout) -> Path:
     Only ours: the kernel's makefile for tools/testing/selftests/mm would compile some sixty others.
     """
     spec = target(layout, "series")
-    folder = layout.build / "selftests"
+    with locked(layout, spec):
+        return _selftests(layout, spec, layout.build / "selftests")
+
+
+def _selftests(layout: Layout, spec: Target, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # One program each.
     sources = sorted((layout.linux / "tools/testing/selftests/mm").glob("reclaim_*.c"))
@@ -313,34 +363,26 @@ def selftests(layout: Layout) -> Path:
         return folder
     stamp.unlink(missing_ok=True)
     log = layout.build / "logs" / "headers.log"
-    if sources:
-        make(layout, make_words(spec, "headers"), "export the kernel's headers for the selftests", log, 0)
+    make(layout, make_words(spec, "headers"), "export the kernel's headers for the selftests", log, 0)
     tree = spec.source / "tools/testing/selftests"
+    flags = "-O2 -g -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -static -D_GNU_SOURCE=".split()
+    flags += [f"-isystem{spec.objects / 'usr/include'}", f"-I{tree}", f"-I{tree / 'mm'}"]
     for source in sources:
-        words = [
-            "ccache",
-            "gcc",
-            "-O2",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Wno-unused-parameter",
-            "-Wno-sign-compare",
-            "-static",
-        ]
-        words += ["-D_GNU_SOURCE=", f"-isystem{spec.objects / 'usr/include'}", f"-I{tree}", f"-I{tree / 'mm'}"]
-        words += ["-o", str(folder / source.stem), str(source), "-lpthread"]
-        done = subprocess.run(words, env=make_env(layout), stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        told = done.stderr.decode(errors="replace")
-        if done.returncode != 0:
-            raise Fail(f"{source.name} does not compile:\n  " + "\n  ".join(errors_of(told.splitlines())))
+        # A guest may be running the old one.
+        with whole(folder / source.stem) as part:
+            words = ["ccache", "gcc", *flags, "-o", str(part), str(source), "-lpthread"]
+            done = subprocess.run(
+                words, env=make_env(layout), stdin=subprocess.DEVNULL, capture_output=True, check=False
+            )
+            told = done.stderr.decode(errors="replace")
+            if done.returncode != 0:
+                raise Fail(f"{source.name} does not compile:\n  " + "\n  ".join(errors_of(told.splitlines())))
         if told.strip():
             notice(told.strip())
-    wrappers = [path.name for path in (layout.root / "tools/testing/selftests/mm").glob("*.sh")]
-    for name in sorted({*wrappers, "run_vmtests.sh"} if sources else ()):
-        shutil.copy2(tree / "mm" / name, folder / name)
-    if state is not None:
-        stamp.write_text(state)
+    for name in {"run_vmtests.sh", *(path.name for path in (layout.root / "tools/testing/selftests/mm").glob("*.sh"))}:
+        with whole(folder / name) as part:
+            shutil.copy2(tree / "mm" / name, part)
+    _finish(layout, spec, stamp, state)
     return folder
 
 

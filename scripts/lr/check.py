@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from pathlib import Path
 from lr import ablate, compose, mbox, save, stable
 from lr import series as listing
 from lr.compose import Composer, Item
-from lr.git import Git, GitError, environment, user_environment
+from lr.git import Git, GitError, environment, theirs
 from lr.layout import Layout, here
 from lr.results import Case, Counts, count, summary_line, write_junit
 from lr.series import Series
@@ -79,9 +80,8 @@ class Context:
 
 def repository_files(root: Path) -> list[str]:
     """The files that are, or would be, committed."""
-    words = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if (root / ".git").exists():
-        done = subprocess.run(words, env=user_environment(), capture_output=True, check=False)
+        done = theirs(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         if done.returncode == 0:
             names = done.stdout.decode(errors="surrogateescape").split("\0")
             return sorted(name for name in set(names) if name and os.path.lexists(root / name))
@@ -167,7 +167,10 @@ def _checkpatch(ctx: Context) -> str:
     script = ctx.layout.linux / "scripts" / "checkpatch.pl"
     if not script.is_file() or shutil.which("perl") is None:
         raise Skip("no perl, or the base has no scripts/checkpatch.pl")
-    # A commit that was clean stays clean.
+    words = ["perl", str(script), "--strict", "--no-summary", "--terse", "--show-types", "--color=never"]
+    words += ["--showfile", "--ignore", _EXCUSED, "-"]
+    # A commit that was clean stays clean as long as the same is asked.
+    asked = hashlib.sha256("\0".join([*words, _TRACE_STYLE.pattern]).encode()).hexdigest()[:12]
     memory = ctx.layout.build / ".checkpatch-clean.json"
     try:
         clean: list[str] = json.loads(memory.read_text())
@@ -175,23 +178,16 @@ def _checkpatch(ctx: Context) -> str:
         clean = []
     wrong = []
     for item, commit in zip(ctx.items, ctx.commits, strict=True):
-        if commit in clean:
+        if f"{commit} {asked}" in clean:
             continue
         mail = ctx.git.run("format-patch", "--stdout", "--no-signature", "-1", commit).stdout
-        words = ["perl", str(script), "--strict", "--no-summary", "--terse", "--show-types", "--color=never"]
-        words.append("--showfile")
         done = subprocess.run(
-            [*words, "--ignore", _EXCUSED, "-"],
-            cwd=ctx.layout.linux,
-            env=environment(),
-            input=mail,
-            capture_output=True,
-            check=False,
+            words, cwd=ctx.layout.linux, env=environment(), input=mail, capture_output=True, check=False
         )
         told = [line for line in done.stdout.decode(errors="replace").splitlines() if _CHECKPATCH.match(line)]
         lines = [line for line in told if not _TRACE_STYLE.match(line)]
         if not lines and (done.returncode == 0 or told):
-            clean.append(commit)
+            clean.append(f"{commit} {asked}")
             continue
         wrong += [f"{item.entry.name}: {line}" for line in lines] or [
             f"{item.entry.name}: {done.stderr.decode()[-200:]}"

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
-from lr import build, compose
+from lr import build, compose, mbox, stable
 from lr import state as states
 from lr.git import Git
 from lr.layout import Layout, here
 from lr.options import env, flag
 from lr.ui import Fail, say
 
+_LOCK = re.compile(r"^\.|-lock$")
 # What compilers, Python and editors leave in a source tree.
 _MADE = re.compile(r"(?:__pycache__/|\.(?:pyc|o|a|ko|cmd|d|mod|order|swp)$|~$)")
 
@@ -35,7 +36,7 @@ def work_in(layout: Layout) -> list[str]:
     branches = git.text("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/stash").splitlines()
     ahead = []
     for branch in branches:
-        # Commits that a save took over lie under refs/lr/kept: they are in the series.
+        # Commits that a save took over, and no others, lie under refs/lr/kept: they are in the series.
         rest = git.text("rev-list", branch, "--not", state.composed, "--glob=refs/lr/kept/*", "--glob=refs/lr/base/*")
         if branch != "series" and rest:
             ahead.append(branch)
@@ -61,38 +62,48 @@ def _remove(path: Path) -> None:
             path.rename(gone)
         shutil.rmtree(gone)
     else:
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def clean(layout: Layout, force: bool = False) -> list[str]:
-    """Remove what was built; returns what was kept and why."""
+    """Remove what was built, but for the files of locks; returns what else was kept and why."""
     if not layout.build.is_dir():
         return []
-    kept: dict[Path, str] = {}
-    if not force:
-        if work := work_in(layout):
-            kept[layout.linux] = "; ".join(work)
-        if changed := build.changes(layout.build / "stock/linux"):
-            kept[layout.build / "stock"] = f"edited in linux: {', '.join(changed[:3])}"
-            kept.setdefault(layout.linux, "build/stock/linux is a work tree of it")
-        for samples in (*layout.build.glob("bench*"), layout.build / "soak"):
-            if samples.suffix != ".gone" and any(samples.glob("**/*.json")):
-                kept[samples] = "samples, which take hours"
-        if (layout.build / "kept").exists():
-            kept[layout.build / "kept"] = "copies of files that save overwrote"
-    with states.locked(layout, "ablate"), states.locked(layout):
+    with ExitStack() as held:
+        # All that there are. A verb that takes a second one takes what lies below the first: it comes later here, too.
+        # The files stay, because one who waits has its file open.
+        known = {_LOCK.sub("", path.name) for path in layout.build.glob(".*-lock")}
+        for name in sorted({"ablate", "linux", *known}):
+            held.enter_context(states.locked(layout, name))
+        kept = {} if force else _work(layout)
         for path in sorted(layout.build.iterdir()):
-            if path not in kept and path.name != ".linux-lock" and os.path.lexists(path):
+            if path not in kept and not path.match(".*-lock"):
                 _remove(path)
-    if layout.linux in kept:
-        git = Git.of(layout.linux)
-        if git.directory.is_dir():
-            git.run("worktree", "prune", check=False)
-    else:
-        (layout.build / ".linux-lock").unlink()
-    if not any(layout.build.iterdir()):
-        layout.build.rmdir()
-    return [f"{os.path.relpath(path, layout.root)}: {why}" for path, why in kept.items()]
+        if layout.linux in kept and (layout.linux / ".git").is_dir():
+            Git.of(layout.linux).run("worktree", "prune", check=False)
+    return [f"{layout.told(path)}: {why}" for path, why in kept.items()]
+
+
+def _work(layout: Layout) -> dict[Path, str]:
+    """What is to be kept in build/, and why."""
+    kept: dict[Path, str] = {}
+    if work := work_in(layout):
+        kept[layout.linux] = "; ".join(work)
+    for name in ("stock", "ablate", "bisect"):
+        if changed := build.changes(layout.build / name / "linux"):
+            kept[layout.build / name] = f"edited in linux: {', '.join(changed[:3])}"
+            kept.setdefault(layout.linux, f"build/{name}/linux is a work tree of it")
+    for linux in sorted(layout.build.glob("stable/*/linux")):
+        if changed := stable.own_work(linux, "--all"):
+            kept[layout.build / "stable"] = f"edited in {linux.parent.name}/linux: {', '.join(changed[:3])}"
+    for samples in (*layout.build.glob("bench*"), layout.build / "soak"):
+        if samples.suffix != ".gone" and any(samples.glob("**/*.json")):
+            kept[samples] = "samples, which take hours"
+    if sections := mbox.edited(layout):
+        kept[layout.build / "mbox"] = f"edited mails: {', '.join(sections)}"
+    if (layout.build / "kept").exists():
+        kept[layout.build / "kept"] = "copies of what save and mbox overwrote"
+    return kept
 
 
 def main(argv: list[str]) -> int:
@@ -102,5 +113,5 @@ def main(argv: list[str]) -> int:
     kept = clean(here(), flag("FORCE", words.parse_args(argv).force))
     for line in kept:
         say(f"kept {line}")
-    say("build/ is removed" if not kept else "the rest of build/ is removed; FORCE=1 removes this too")
+    say("the rest of build/ is removed; FORCE=1 removes this too" if kept else "build/ is empty, but for locks")
     return 0

@@ -16,6 +16,7 @@ from lr import base as bases
 from lr import patch as patches
 from lr import series as listing
 from lr import state as states
+from lr.files import whole
 from lr.git import Git, GitError, Identity
 from lr.layout import Layout, here
 from lr.options import env
@@ -178,11 +179,9 @@ class Composer:
             return {}
 
     def _save(self, cache: dict[str, str]) -> None:
-        self._cache_path.parent.mkdir(exist_ok=True)
-        part = self._cache_path.with_suffix(f".{os.getpid()}.part")
         # The newest come last; a few thousand are all the recent series there were.
-        part.write_text(json.dumps(dict(list(cache.items())[-4000:])))
-        os.replace(part, self._cache_path)
+        with whole(self._cache_path) as part:
+            part.write_text(json.dumps(dict(list(cache.items())[-4000:])))
 
 
 def _place(diff: bytes, line: int) -> str:
@@ -330,6 +329,11 @@ def _finish_interrupted(layout: Layout, git: Git, state: State) -> None:
             )
         if entry.startswith("??"):
             halves.append(file)
+    for tip in filter(None, {git.resolve("HEAD"), git.resolve("refs/heads/series")}):
+        if git.text("rev-list", "-1", tip, "--not", state.composed, state.moving, "--glob=refs/lr/*"):
+            # A branch: what `keep` holds on to counts as saved.
+            git.run("update-ref", f"refs/heads/kept-{tip[:12]}", tip)
+            notice(f"build/linux held commits that were not saved; its branch kept-{tip[:12]} has them")
     for file in halves:
         file.unlink()
     git.run("read-tree", "--reset", "-u", state.moving)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lr import proc
+from lr.git import Git
 from lr.layout import Layout
 
 _RACE_START = re.compile(r"BUG: KCSAN: ")
@@ -59,7 +59,7 @@ _RACE_END = re.compile(r"={40}")
 # A report goes on until its closing line; what is in between belongs to it.
 _TRACE_END = re.compile(r"---\[ end trace")
 _TRACE_START = re.compile(r"------------\[ cut here \]")
-# A report of one of these kinds does not open another one while it goes on.
+# Lines within which a report's closing line is looked for.
 _AT_MOST = 60
 
 
@@ -69,18 +69,18 @@ def race_of_others(layout: Layout) -> str:
     What the compiler inlines, and what the series adds to functions of others, goes by their names: but for two of
     them, those are to be looked for in build/results.
     """
-    words = ["git", "-C", str(layout.linux), "diff", "--no-color", "--no-ext-diff", "base..HEAD", "--"]
-    found = _DEFINITION.findall(proc.text([*words, "fs", "include", "mm", ":!fs/tests", ":!mm/tests"]))
+    words = ("diff", "--no-color", "--no-ext-diff", "base..HEAD", "--", "fs", "include", "mm")
+    done = Git.of(layout.linux).run(*words, ":!fs/tests", ":!mm/tests", literal=False)
+    found = _DEFINITION.findall(done.stdout.decode(errors="replace"))
     ours = {name for sign, name in found if sign == "+"} - {name for sign, name in found if sign == "-"}
     return rf"BUG: KCSAN: (?!.*\b(?:{'|'.join(sorted(ours | {'nr_pcp_alloc', 'migrate_balanced_pgdat'}))})\b)"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One report: its kind, the line that opens it, and the lines that follow."""
+    """One report: its kind, and its lines."""
 
     kind: str
-    line: str
     report: str
 
 
@@ -108,7 +108,7 @@ def scan(text: str, allowed: Iterable[str] = ()) -> list[Finding]:
         if kind == "warning" and end > index + 1 and _TRACE_END.search(body[-1]):
             skip_to = end
         if not any(pattern.search(part) for pattern in expected for part in body):
-            found.append(Finding(kind, line.strip(), "\n".join(body)))
+            found.append(Finding(kind, "\n".join(body)))
     return found
 
 

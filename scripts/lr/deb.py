@@ -121,17 +121,16 @@ def main(argv: list[str]) -> int:
     spec = target(layout)
     if options.config:
         read_config(Path(options.config).expanduser())
-    done = proc.run([layout.root / "scripts" / "setup", "-q", *PACKAGES], check=False)
-    if done.returncode != 0:
-        raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
+    proc.setup(layout.root, *PACKAGES)
     state = compose.ensure_tree(layout)
     # Later ones are newer for apt.
     version = f"{state.base.version}-{time.strftime('%Y%m%d%H%M')}"
     text, name = choose(layout, options.config)
-    configure(layout, spec, text, name)
-    say(f"configuration: {name}, {NEEDED}, no debugging information")
-    log = layout.build / "logs" / "deb.log"
-    build.make(layout, build.make_words(spec, f"KDEB_PKGVERSION={version}", "bindeb-pkg"), "build the packages", log, 0)
+    log, goals = layout.build / "logs" / "deb.log", (f"KDEB_PKGVERSION={version}", "bindeb-pkg")
+    with build.locked(layout, spec):
+        configure(layout, spec, text, name)
+        say(f"configuration: {name}, {NEEDED}, no debugging information")
+        build.make(layout, build.make_words(spec, *goals), "build the packages", log, 0)
     release = (spec.objects / "include" / "config" / "kernel.release").read_text().strip()
     made = packages(layout, release, version)
     images = [path for path in made if path.name.startswith("linux-image-") and "-dbg_" not in path.name]

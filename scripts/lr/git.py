@@ -77,7 +77,6 @@ class Change:
     path: str
     old_mode: str
     new_mode: str
-    old: str
     new: str
     status: str
 
@@ -111,6 +110,11 @@ def user_environment() -> dict[str, str]:
     kept = ("GIT_CONFIG", "GIT_AUTHOR", "GIT_COMMITTER", "GIT_SSH", "GIT_ASKPASS", "GIT_EXEC_PATH")
     words = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(kept)}
     return {**words, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+
+
+def theirs(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """git as the user has it configured, in a folder of theirs; it is the caller who looks at the status."""
+    return subprocess.run(["git", "-C", str(folder), *words], env=user_environment(), capture_output=True, check=False)
 
 
 class Git:
@@ -210,18 +214,14 @@ class Git:
         raw = self.run("cat-file", "commit", commit).stdout
         return raw.partition(b"\n\n")[2].decode(errors="replace")
 
-    def parents(self, commit: str) -> list[str]:
-        """A commit's parents."""
-        return self.text("rev-list", "--parents", "--no-walk", commit).split()[1:]
-
     def changes(self, old: str, new: str) -> list[Change]:
         """What differs between two trees, renames as deletion and addition."""
         raw = self.run("diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", old, new).stdout
         fields = raw.decode(errors="surrogateescape").split("\0")[:-1]
         found = []
         for head, path in zip(fields[::2], fields[1::2], strict=True):
-            old_mode, new_mode, before, after, status = head.lstrip(":").split(" ")
-            found.append(Change(path, old_mode, new_mode, before, after, status[0]))
+            old_mode, new_mode, _, after, status = head.lstrip(":").split(" ")
+            found.append(Change(path, old_mode, new_mode, after, status[0]))
         return found
 
     def diff(self, old: str, new: str, paths: Sequence[str]) -> bytes:

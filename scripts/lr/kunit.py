@@ -7,37 +7,19 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from lr import build, console, guest, ktap
+from lr import build, compose, console, guest, ktap
+from lr import state as states
 from lr.guest import Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import choice, env, number
-from lr.results import Case, Counts, write_junit
-from lr.selftest import conclude
+from lr.results import Case, Counts, conclude, write_junit
 from lr.ui import Fail, Progress, say
 
 WHERE = ("all", "uml", "qemu")
-_SUITE = re.compile(r"\.name\s*=\s*\"([^\"]+)\"")
 # A result that some runner nested once more behind "# "; kunit.py's own parser would lose it.
 _NESTED = re.compile(r"^# (?=\s*(?:ok\b|not ok\b|1\.\.|K?TAP version|# Subtest))", re.MULTILINE)
-
-
-def suites(layout: Layout) -> list[str]:
-    """The names of our suites, as their sources give them."""
-    found: list[str] = []
-    for path in build.kunit_configs(layout):
-        for source in sorted(path.parent.glob("*_kunit.c")):
-            # The suite is the kunit_suite structure; other structures before it may have names too.
-            body = source.read_text()
-            start = body.find("struct kunit_suite")
-            while start >= 0:
-                name = _SUITE.search(body, start)
-                if name and name[1] not in found:
-                    found.append(name[1])
-                start = body.find("struct kunit_suite", start + 1)
-    return found
 
 
 def glob_of(wanted: str) -> str:
@@ -52,12 +34,7 @@ def strip_level(text: str) -> str:
     return _NESTED.sub("", text)
 
 
-def only_ours(cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
-    """Without the suites that the kernel brings; what is no suite's at all (a broken plan) stays."""
-    return [case for case in cases if "/" not in case.name or case.name.split("/", 1)[0] in names]
-
-
-def run_uml(layout: Layout, names: Sequence[str], wanted: str, timeout: int) -> list[Case]:
+def run_uml(layout: Layout, wanted: str, timeout: int) -> list[Case]:
     """Under UML: seconds once it is built, but one CPU and one node."""
     tool = layout.linux / "tools/testing/kunit/kunit.py"
     folder = layout.build / "kunit-uml"
@@ -65,14 +42,15 @@ def run_uml(layout: Layout, names: Sequence[str], wanted: str, timeout: int) -> 
     words += [f"--timeout={timeout}", "--raw_output=all", f"--make_options=CC={build.COMPILER}"]
     for path in build.kunit_configs(layout):
         words.append(f"--kunitconfig={layout.linux / path.relative_to(layout.root)}")
-    text = _kunit_py(layout, [*words, glob_of(wanted)], "kunit under UML")
+    with states.locked(layout, "kunit-uml"):
+        text = _kunit_py(layout, [*words, glob_of(wanted)], "kunit under UML")
     log = layout.build / "results" / "kunit-uml.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(text)
     cases = ktap.parse(_ktap_part(text), "kunit uml")
     for finding in console.scan(text):
         cases.append(Case("kunit uml", f"console: {finding.kind}", "failed", finding.report))
-    return only_ours(cases, names)
+    return cases
 
 
 def _kunit_py(layout: Layout, words: list[str], what: str) -> str:
@@ -104,7 +82,7 @@ def _ktap_part(text: str) -> str:
     return strip_level(ktap.strip_stamps(text))[found.start() :] if found else ""
 
 
-def run_qemu(layout: Layout, image: Path, names: Sequence[str], wanted: str, timeout: int) -> list[Case]:
+def run_qemu(layout: Layout, image: Path, wanted: str, timeout: int) -> list[Case]:
     """In a guest: SMP and two nodes. KUnit runs at boot, before the command."""
     results = layout.build / "results"
     results.mkdir(parents=True, exist_ok=True)
@@ -112,7 +90,7 @@ def run_qemu(layout: Layout, image: Path, names: Sequence[str], wanted: str, tim
         spec = Spec(image, append=("kunit.enable=1", f"kunit.filter_glob={glob_of(wanted)}"), timeout=timeout)
         outcome = guest.run(layout, spec, "true")
     (results / "kunit-qemu.console").write_text(outcome.console)
-    return only_ours(judge(outcome, "kunit qemu"), names)
+    return judge(outcome, "kunit qemu")
 
 
 def judge(outcome: Outcome, suite: str) -> list[Case]:
@@ -127,19 +105,15 @@ def judge(outcome: Outcome, suite: str) -> list[Case]:
 
 def collect(layout: Layout, where: str, wanted: str, timeout: int) -> list[Case]:
     """The verb's work."""
-    from lr import compose
-
     compose.ensure_tree(layout)
-    names = suites(layout)
-    if not names:
-        say("kunit: the series has no KUnit suite yet")
-        return []
     cases: list[Case] = []
     if where in ("all", "uml"):
-        cases += run_uml(layout, names, wanted, timeout)
+        cases += run_uml(layout, wanted, timeout)
     if where in ("all", "qemu"):
         spec = build.target(layout, "series")
-        cases += run_qemu(layout, build.compile_kernel(layout, spec), names, wanted, timeout)
+        cases += run_qemu(layout, build.compile_kernel(layout, spec), wanted, timeout)
+    if wanted and not any("/" in case.name for case in cases):
+        raise Fail(f"FILTER={wanted}: no case of that name ran; give a glob over suites or suite.test, as in pcp_*")
     write_junit(layout.build / "results" / "kunit.xml", cases)
     return cases
 

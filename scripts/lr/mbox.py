@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from lr import compose
 from lr import series as listing
 from lr import state as states
 from lr.compose import Composer, Item
-from lr.git import Git, Identity, environment, user_environment
+from lr.git import Git, Identity, environment, theirs
 from lr.layout import Layout, here
 from lr.options import env
 from lr.patch import Patch
@@ -28,13 +30,8 @@ def identity(folder: Path) -> Identity:
     """The user's own identity, as git has it in a folder; now is the date."""
     found = {}
     for key in ("name", "email"):
-        done = subprocess.run(
-            ["git", "-C", str(folder), "config", "--get", f"user.{key}"],
-            env=user_environment(),
-            capture_output=True,
-            check=False,
-        )
-        found[key] = os.environ.get(f"GIT_AUTHOR_{key.upper()}") or done.stdout.decode(errors="replace").strip()
+        configured = theirs(folder, "config", "--get", f"user.{key}").stdout.decode(errors="replace").strip()
+        found[key] = os.environ.get(f"GIT_AUTHOR_{key.upper()}") or configured
     if not found["name"] or not found["email"]:
         raise Fail(
             "git does not know who you are, and mails need an author: "
@@ -145,13 +142,35 @@ def write_mails(layout: Layout, section: str, trailers: Sequence[str]) -> Path:
     git.run("format-patch", *words, env=who.environment())
     _write_cover(part / "0000-cover-letter.patch", subject, text, _base_lines(state.base, needs))
     folder = part.with_name(section)
+    if section in edited(layout):
+        kept = layout.build / "kept" / time.strftime("%Y%m%d-%H%M%S") / "mbox"
+        kept.mkdir(parents=True, exist_ok=True)
+        folder.rename(kept / section)
+        notice(f"{layout.told(folder)} was not as we had written it; those mails are in {layout.told(kept / section)}")
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
+    _stamp(folder).write_text(_digest(folder))
     if len(ours) > 15:
         notice(f"section {section} has {len(ours)} patches; upstream takes about 15 at once")
     if needs:
         notice(f"section {section} does not apply to Linux {state.base.version} without {', '.join(needs)}")
     return folder
+
+
+def _stamp(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}-as-written")
+
+
+def _digest(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return hashlib.sha256(b"\0".join(path.name.encode() + b"\0" + path.read_bytes() for path in files)).hexdigest()
+
+
+def edited(layout: Layout) -> list[str]:
+    """The sections whose mails are not as we wrote them, or of which that is not known."""
+    folders = [path for path in layout.build.glob("mbox/*") if path.is_dir() and path.suffix != ".part"]
+    stamps = {path: _stamp(path) for path in sorted(folders)}
+    return [path.name for path, stamp in stamps.items() if not stamp.exists() or stamp.read_text() != _digest(path)]
 
 
 def _base_lines(base: states.Base, needs: Sequence[str]) -> str:
@@ -210,12 +229,7 @@ def make_branch(layout: Layout, section: str, trailers: Sequence[str], clone: Pa
 
 
 def _user_repository(clone: Path) -> Git:
-    done = subprocess.run(
-        ["git", "-C", str(clone), "rev-parse", "--absolute-git-dir"],
-        env=user_environment(),
-        capture_output=True,
-        check=False,
-    )
+    done = theirs(clone, "rev-parse", "--absolute-git-dir")
     if done.returncode != 0:
         raise Fail(f"BRANCH_IN={clone}: not a git repository; give the folder of a kernel clone")
     return Git(Path(done.stdout.decode().strip()), durable=True)
@@ -230,6 +244,8 @@ def main(argv: list[str]) -> int:
     words.add_argument("--rev", default=env("REV", ""), help="the commit that branch stands on, e.g. v7.3.4")
     options = words.parse_args(argv)
     layout = here()
+    if options.rev and not options.branch_in:
+        raise Fail(f"REV={options.rev} needs BRANCH_IN= too, the clone whose commit that is")
     trailers = read_trailers(Path(options.trailers).expanduser()) if options.trailers else []
     if options.branch_in:
         clone = Path(options.branch_in).expanduser().absolute()

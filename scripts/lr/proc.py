@@ -35,6 +35,13 @@ def run(
     return done
 
 
+def setup(root: Path, *words: str) -> None:
+    """Have scripts/setup install what is missing of these packages, or with --bench what the lab needs."""
+    done = run([root / "scripts" / "setup", "-q", *words], check=False)
+    if done.returncode != 0:
+        raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
+
+
 def text(cmd: Sequence[str | Path]) -> str:
     """What a command that must succeed prints, without the last newline."""
     return run(cmd).stdout.decode(errors="surrogateescape").rstrip("\n")

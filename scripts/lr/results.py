@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from lr.files import whole
+from lr.ui import clock, say
 
 Status = Literal["passed", "failed", "skipped"]
 
@@ -61,6 +63,27 @@ def summary_line(counts: Counts) -> str:
     return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
 
 
+def failures(cases: Sequence[Case], limit: int = 20) -> str:
+    """The failed cases for a person: the name, and the message's first lines."""
+    lines: list[str] = []
+    failed = [case for case in cases if case.status == "failed"]
+    for case in failed[:limit]:
+        lines.append(f"FAILED {case.suite}: {case.name}")
+        lines += [f"    {line}" for line in case.message.splitlines()[:8]]
+    if len(failed) > limit:
+        lines.append(f"... and {len(failed) - limit} more; all are in build/results")
+    return "\n".join(lines)
+
+
+def conclude(cases: Sequence[Case], seconds: float) -> Counts:
+    """The end of a verb that tests: what failed, and the closing line."""
+    if failures(cases):
+        say(failures(cases))
+    counts = count(cases)
+    say(f"{summary_line(counts)} ({clock(seconds)})")
+    return counts
+
+
 def write_junit(path: Path, cases: Iterable[Case]) -> None:
     """Write the cases as JUnit XML, one testsuite element a suite in order of appearance."""
     suites: dict[str, list[Case]] = {}
@@ -89,11 +112,9 @@ def write_junit(path: Path, cases: Iterable[Case]) -> None:
                 lines = _clean(case.message).splitlines()
                 tag = "failure" if case.status == "failed" else "skipped"
                 ET.SubElement(node, tag, message=lines[0] if lines else "").text = "\n".join(lines)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
     ET.indent(root)
-    ET.ElementTree(root).write(part, encoding="utf-8", xml_declaration=True)
-    os.replace(part, path)
+    with whole(path) as part:
+        ET.ElementTree(root).write(part, encoding="utf-8", xml_declaration=True)
 
 
 def _clean(text: str) -> str:

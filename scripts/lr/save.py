@@ -225,6 +225,14 @@ def _save(layout: Layout, force: bool) -> tuple[int, list[str]]:
         raise Fail(f"build/linux holds {'; '.join(work)}; finish and commit it (git -C build/linux commit), then save")
     head = git.resolve("HEAD")
     assert head is not None
+    branch = git.resolve("refs/heads/series")
+    if branch not in (None, head, state.composed):
+        inside = git.run("merge-base", "--is-ancestor", "refs/heads/series", head, check=False).returncode == 0
+        if not inside:
+            raise Fail(
+                "HEAD of build/linux is elsewhere, and the branch series holds commits that HEAD does not: `git -C "
+                "build/linux switch series` to save those, `branch -f series HEAD` there if they are not wanted"
+            )
     commits = linear(git, state.base.commit, head)
     saved = read_commits(git, state.base.commit, commits)
     old, old_items = _old_series(layout)
@@ -274,10 +282,12 @@ def _old_series(layout: Layout) -> tuple[Series, list[compose.Item]]:
 
 def _keep_copies(layout: Layout, names: Sequence[str]) -> None:
     folder = layout.build / "kept" / time.strftime("%Y%m%d-%H%M%S")
-    for name in (name for name in names if not name.endswith(" (removed)")):
+    there = [name for name in names if not name.endswith(" (removed)")]
+    for name in there:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(layout.root / name, folder / name)
-    notice(f"copies of {len(names)} overwritten files are in {folder.relative_to(layout.root)}")
+    if there:
+        notice(f"copies of {len(there)} overwritten files are in {folder.relative_to(layout.root)}")
 
 
 def _remove_empty(root: Path, folder: Path) -> None:
@@ -290,10 +300,8 @@ def _adopt(
     layout: Layout, git: Git, state: State, head: str, composed: str, files: dict[str, tuple[str, bytes]]
 ) -> None:
     """Let build/linux stand on the commits as `tree` makes them; the files are the same, the old commits are kept."""
-    branch = git.resolve("refs/heads/series")
-    for old in {head, branch} - {composed, state.composed, None}:
-        assert old is not None
-        compose.keep(git, old)
+    if head not in (composed, state.composed):
+        compose.keep(git, head)
     try:
         git.run("update-ref", "-m", "lr: save", "refs/heads/series", composed)
         git.run("symbolic-ref", "-m", "lr: save", "HEAD", "refs/heads/series")

@@ -15,7 +15,7 @@ from lr import again, build, console, guest, ktap
 from lr.guest import Disk, Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import KERNELS, checks, choice, env, number
-from lr.results import Case, Counts, count, summary_line, write_junit
+from lr.results import Case, Counts, conclude, write_junit
 from lr.ui import Fail, Progress, clock, say
 
 # Each test makes its own filesystem there; a blank disk each, large enough for what the tests write.
@@ -33,7 +33,7 @@ class Cell:
     nodes: int
     # One node more, without CPUs, whose memory is a module of its own and movable: it can go as a whole.
     module: bool = False
-    # The programs, or cases of them, that run there when none is named; empty: all.
+    # The cases that run there when none is named, and must not be skipped; empty: all.
     only: tuple[str, ...] = ()
     # Of the tests that are named those that run there; empty: all that are named.
     runs: tuple[str, ...] = ()
@@ -68,11 +68,20 @@ class Cell:
 
 
 MATRIX = tuple(Cell(lru_gen, nodes) for nodes in (1, 2) for lru_gen in (True, False))
-# Machines that only some programs have something to find on.
+# Machines that only some cases have something to find on; none of these may be skipped there.
+_OF_MANY_NODES = (
+    "reclaim_numa_balancing:numa.normal.working_set_bigger_than_its_node",
+    "reclaim_numa_balancing:numa.normal.huge_pages_and_a_fragmented_node",
+    "reclaim_numa_balancing:numa.both.working_set_bigger_than_its_node",
+    "reclaim_numa_balancing:numa.both.huge_pages_and_a_fragmented_node",
+    "reclaim_pcp_drain:other_nodes.cpuset.keep_their_lists",
+    "reclaim_pcp_drain:other_nodes.policy.keep_their_lists",
+)
+_OF_A_MODULE = ("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)
 SPECIAL = (
-    Cell(True, 4, only=("reclaim_numa_balancing", "reclaim_pcp_drain")),
-    Cell(True, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
-    Cell(False, 2, module=True, only=("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)),
+    Cell(True, 4, only=_OF_MANY_NODES),
+    Cell(True, 2, module=True, only=_OF_A_MODULE),
+    Cell(False, 2, module=True, only=_OF_A_MODULE),
 )
 
 
@@ -183,37 +192,13 @@ def not_skipped(cases: Sequence[Case], cells: Mapping[str, Cell]) -> list[Case]:
     return [checked(case) for case in cases]
 
 
-def failures(cases: Sequence[Case], limit: int = 20) -> str:
-    """The failed cases for a person: the name, and the message's first lines."""
-    lines: list[str] = []
-    failed = [case for case in cases if case.status == "failed"]
-    for case in failed[:limit]:
-        lines.append(f"FAILED {case.suite}: {case.name}")
-        lines += [f"    {line}" for line in case.message.splitlines()[:8]]
-    if len(failed) > limit:
-        lines.append(f"... and {len(failed) - limit} more; all are in build/results")
-    return "\n".join(lines)
-
-
-def conclude(cases: Sequence[Case], seconds: float) -> Counts:
-    """The end of a verb that tests: what failed, and the closing line."""
-    if failures(cases):
-        say(failures(cases))
-    counts = count(cases)
-    say(f"{summary_line(counts)} ({clock(seconds)})")
-    return counts
-
-
 def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, timeout: int) -> list[Case]:
     """The verb's work: check the options, build, run, write JUnit."""
     selection = parse_tests(tests)
     cells = parse_matrix(matrix, selection)
     refuse_unknown(layout, selection)
     spec = build.ensure(layout, kernel, debug)
-    folder = build.selftests(layout)
-    if not any(path.name.startswith("reclaim_") for path in folder.iterdir()):
-        say("selftest: the series has no selftest yet")
-        return []
+    build.selftests(layout)
     label = "selftest" if kernel == "series" and not debug else f"selftest-{spec.name}"
     # Elsewhere the kernel is full of races that its authors accept.
     allowed = (console.race_of_others(layout),) if debug == "races" else ()

@@ -12,18 +12,18 @@ import hashlib
 import json
 import math
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lr import ablate, build, console, guest, proc, state
+from lr import ablate, build, compose, console, guest, proc, state
+from lr.files import whole
 from lr.guest import Disk, Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import KERNELS, checks, choice, env, number
 from lr.results import Case, count, summary_line, write_junit
 from lr.selftest import Cell
-from lr.ui import Fail, Progress, clock, say
+from lr.ui import Fail, Progress, clock, grid, say
 
 PARTS = {
     "storm": "knobs, CPUs, nodes, cgroups, swap, freezer beside hogs and kept files",
@@ -97,6 +97,8 @@ def hours(text: str) -> float:
 
 def jobs(parts: Sequence[str], kernels: Sequence[str], debugs: Sequence[str], long: float, seed: int) -> list[Job]:
     """Guests of ten minutes that make up so many hours of each part on each kernel; kernels take turns."""
+    if "faults" in parts and "debug" not in debugs:
+        raise Fail("PART=faults needs a kernel in which things can fail: DEBUG=1, or several, one of them 1")
     seconds = round(long * 3600)
     count = max(1, round(seconds / _SECONDS))
     found: list[Job] = []
@@ -106,8 +108,6 @@ def jobs(parts: Sequence[str], kernels: Sequence[str], debugs: Sequence[str], lo
                 if part == "faults" and debug != "debug":
                     continue
                 found += [Job(part, kernel, debug, seed + index, seconds // count) for kernel in kernels]
-    if not found:
-        raise Fail("PART=faults needs a kernel in which things can fail: DEBUG=1")
     return found
 
 
@@ -191,22 +191,9 @@ def run_job(layout: Layout, job: Job, image: Path) -> Kept:
     stem.with_suffix(".console").write_text(outcome.console)
     findings = judge(outcome, allowed)
     kept = Kept(job.part, job.column, job.seed, outcome.seconds, figures(outcome.output), findings, job.again)
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(asdict(kept), indent=1) + "\n")
-    part.replace(file)
+    with whole(file) as part:
+        part.write_text(json.dumps(asdict(kept), indent=1) + "\n")
     return kept
-
-
-def kept_image(layout: Layout, kernel: str, debug: str) -> Path:
-    """Build it and keep a copy, so that a later build does not change a run under way."""
-    image = build.ensure(layout, kernel, debug).image
-    folder = layout.build / "soak" / "kernels"
-    folder.mkdir(parents=True, exist_ok=True)
-    copy = folder / f"{kernel}-{debug or 'plain'}-{hashlib.sha256(image.read_bytes()).hexdigest()[:12]}"
-    if not copy.exists():
-        shutil.copyfile(image, copy.with_suffix(".part"))
-        copy.with_suffix(".part").replace(copy)
-    return copy
 
 
 def _missing(finding: str) -> int:
@@ -234,10 +221,7 @@ def judged(kept: Sequence[Kept]) -> list[Case]:
 
 def report(layout: Layout, kept: Sequence[Kept]) -> int:
     """Table, findings, JUnit, closing line; 1 when something of ours was found."""
-    rows = table(kept)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        say("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+    say(grid(table(kept), 7))
     cases = judged(kept)
     for case in cases:
         if case.message:
@@ -254,6 +238,7 @@ def bugs(layout: Layout, only: str, seconds: int, seed: int) -> int:
     paths = [path for path in layout.bugs if only in ("1", path.stem)]
     if not paths:
         raise Fail(f"BUGS={only}: no such file in soak/bugs/; 1 means all")
+    say(f"soak: {len(paths)} bugs, a guest of {clock(seconds)} each")
     missed = 0
     for path in paths:
         pattern = re.search(r"^Found-as: (.*)$", path.read_text(), re.MULTILINE)
@@ -273,31 +258,32 @@ def main(argv: list[str]) -> int:
     """Soak; 1 when something of ours was found."""
     words = argparse.ArgumentParser(prog="soak", description=__doc__)
     words.add_argument("--hours", default=env("HOURS", "1"), help="of each part on each kernel; default 1")
-    words.add_argument("--kernels", default=env("KERNELS", "series"), help="default series; also stock, beside it")
-    words.add_argument("--part", default=env("PART", "storm"), help="; ".join(f"{a}: {b}" for a, b in PARTS.items()))
-    words.add_argument("--debug", default=env("DEBUG", "0"), help="0, 1, races, or several of them")
+    words.add_argument("--kernels", default=env("KERNELS", ""), help="default series; also stock, beside it")
+    words.add_argument("--part", default=env("PART", ""), help="; ".join(f"{a}: {b}" for a, b in PARTS.items()))
+    words.add_argument("--debug", default=env("DEBUG", ""), help="0, 1, races, or several of them; default 0")
     words.add_argument("--seed", default=env("SEED", "1"), help="the first guest's; the next ones count up; default 1")
     words.add_argument("--bugs", default=env("BUGS", ""), help="1, or a file of soak/bugs: the storm must find it")
     options = words.parse_args(argv)
     long = hours(options.hours)
     seed = number("SEED", options.seed, 0, 999999999)
+    if options.bugs and (options.kernels or options.part or options.debug):
+        raise Fail("BUGS= is always the storm on the plain series; leave out KERNELS=, PART= and DEBUG=")
     wanted = jobs(
-        [choice("PART", part, tuple(PARTS)) for part in options.part.split()],
-        [choice("KERNELS", kernel, KERNELS) for kernel in options.kernels.split()],
-        [checks(debug) for debug in options.debug.split()],
+        [choice("PART", part, tuple(PARTS)) for part in (options.part or "storm").split()],
+        [choice("KERNELS", kernel, KERNELS) for kernel in (options.kernels or "series").split()],
+        [checks(debug) for debug in (options.debug or "0").split()],
         long,
         seed,
     )
     layout = here()
-    done = proc.run([layout.root / "scripts" / "setup", "-q", "stress-ng", "fio", "dmsetup"], check=False)
-    if done.returncode != 0:
-        raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
+    proc.setup(layout.root, "stress-ng", "fio", "dmsetup")
     if options.bugs:
-        from lr import compose
-
         compose.ensure_tree(layout)
         return bugs(layout, options.bugs, min(round(long * 3600), _SECONDS), seed)
-    images = {(job.kernel, job.debug): kept_image(layout, job.kernel, job.debug) for job in wanted}
+    images: dict[tuple[str, str], Path] = {}
+    for kernel, debug in dict.fromkeys((job.kernel, job.debug) for job in wanted):
+        image = build.ensure(layout, kernel, debug).image
+        images[kernel, debug] = build.keep(image, layout.build / "soak" / "kernels", f"{kernel}-{debug or 'plain'}")
     whole = Progress("soak", len(wanted), every=0)
     say(f"soak: {len(wanted)} guests, about {clock(sum(job.seconds for job in wanted) * 1.4)}")
     kept = []

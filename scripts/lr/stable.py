@@ -15,15 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lr import apt, base, build, patch, selftest
+from lr import apt, base, build, compose, patch, selftest
 from lr import series as listing
+from lr import state as states
 from lr.build import Target
 from lr.git import Git, Identity
 from lr.layout import Layout, here
 from lr.options import env, number
 from lr.patch import Patch
-from lr.results import Case, write_junit
-from lr.ui import Fail, Progress, notice, say
+from lr.results import Case, conclude, write_junit
+from lr.ui import Fail, Progress, grid, notice, say
 
 # Those of Debian that carry older kernels, too; a package that lies in several is the same one.
 SUITES = ("trixie", "trixie-backports", "bookworm-backports", "forky", "sid", "experimental")
@@ -160,6 +161,8 @@ def obtain(layout: Layout, version: str, etc: Path = apt.ETC_APT) -> str:
     if chosen is None:
         raise Fail(_not_there(root, package, errors))
     if chosen.version != there:
+        linux = folder(layout, version) / "linux"
+        build.refuse_changes(layout, linux, own_work(linux, "--all"))
         deb = base.take(root, home, package, chosen, "look for what is wrong with the network")
         stamp.unlink(missing_ok=True)
         _import(layout, version, deb, chosen)
@@ -196,8 +199,15 @@ def _import(layout: Layout, version: str, deb: Path, package: apt.Package) -> No
     os.rename(part, place / "linux")
 
 
-def put(git: Git, fix: Fix | None) -> None:
+def own_work(linux: Path, where: str = "HEAD") -> list[str]:
+    """What somebody has changed in that kernel, where a backport is best made; where: HEAD, or --all its branches."""
+    return build.changes(linux, where, ("refs/heads/base",))
+
+
+def put(layout: Layout, git: Git, fix: Fix | None) -> None:
     """The source as it was imported, with the fix as a commit on top if there is one."""
+    assert git.worktree is not None
+    build.refuse_changes(layout, git.worktree, own_work(git.worktree))
     git.run("reset", "-q", "--hard", "base")
     if fix:
         git.run("apply", "--index", str(fix.path))
@@ -250,27 +260,30 @@ def none_skipped(cases: Sequence[Case]) -> list[Case]:
 
 def table(stock: Sequence[Case], fixed: Sequence[Case]) -> str:
     """Files lost on XFS, by cell and case."""
-    lines = [f"{'files lost on XFS':40}{'stock':>12}{'fixed':>12}"]
+    rows: list[tuple[str, ...]] = [("files lost on XFS", "", "stock", "fixed")]
     for cell in CELLS:
         before, after = on_xfs(stock, cell.name), on_xfs(fixed, cell.name)
         for name in CASES:
-            sides = [lost(found[name]) if name in found else "-" for found in (before, after)]
-            lines.append(f"{cell.name:22}{name:18}{sides[0]:>12}{sides[1]:>12}")
-    return "\n".join(lines)
+            sides = (lost(found[name]) if name in found else "-" for found in (before, after))
+            rows.append((cell.name, name, *sides))
+    return grid(rows, 2)
 
 
 def collect(layout: Layout, version: str, timeout: int) -> list[Case]:
     """Fetch, build and boot the kernel without the fix and with it; one case a test and two a cell of our own."""
-    from lr import compose
-
     fix = find_fix(layout)
     compose.ensure_tree(layout)
+    build.selftests(layout)
+    with states.locked(layout, f"stable/{version}"):
+        return _collect(layout, fix, version, timeout)
+
+
+def _collect(layout: Layout, fix: Fix, version: str, timeout: int) -> list[Case]:
     debian = obtain(layout, version)
     spec = target(layout, version)
     git = Git.of(spec.source)
-    put(git, None)
+    put(layout, git, None)
     chosen = choose(layout, fix, git, version)
-    build.selftests(layout)
 
     def run(side: str, tests: Sequence[str]) -> list[Case]:
         image = build.compile_kernel(layout, spec)
@@ -278,7 +291,7 @@ def collect(layout: Layout, version: str, timeout: int) -> list[Case]:
         return selftest.run_selftests(layout, image, tests, CELLS, timeout=timeout, label=label)
 
     stock = run("stock", [f"{PROGRAM}:dontcache.xfs.{name}" for name in CASES])
-    put(git, chosen)
+    put(layout, git, chosen)
     fixed = none_skipped(run("fixed", [PROGRAM]))
     cases = [judge_stock(stock, version, cell.name) for cell in CELLS]
     cases += [judge_fixed(fixed, version, cell.name) for cell in CELLS]
@@ -301,4 +314,4 @@ def main(argv: list[str]) -> int:
     timeout = number("TIMEOUT", options.timeout, 1, 86400)
     whole = Progress("stable")
     cases = collect(here(), version, timeout)
-    return selftest.conclude(cases, whole.elapsed()).status
+    return conclude(cases, whole.elapsed()).status

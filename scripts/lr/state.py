@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from lr.files import whole
 from lr.layout import Layout
 from lr.ui import Fail, notice
 
@@ -61,17 +61,18 @@ def load(linux: Path) -> State | None:
 def store(linux: Path, state: State) -> None:
     """Write the state, all of it or nothing."""
     path = _path(linux)
-    path.parent.mkdir(exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(asdict(state), indent=1, sort_keys=True))
-    os.replace(part, path)
+    with whole(path) as part:
+        part.write_text(json.dumps(asdict(state), indent=1, sort_keys=True))
 
 
 @contextmanager
 def locked(layout: Layout, what: str = "linux") -> Iterator[None]:
-    """Only one of our verbs at a time may change build/linux (and the series' files), or build an ablated kernel."""
+    """Only one of our verbs at a time may change a folder of build/: linux (and the series' files), a kernel's objects.
+
+    Who holds one may only ask for another that lies below it (stable/6.12/obj), or two verbs would wait for each other.
+    """
     layout.build.mkdir(parents=True, exist_ok=True)
-    with (layout.build / f".{what}-lock").open("w") as held:
+    with (layout.build / f".{what.replace('/', '-')}-lock").open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 
@@ -28,6 +29,19 @@ def clock(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02d}"
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def grid(rows: Sequence[Sequence[str]], left: int) -> str:
+    """Cells in columns: the first ones aligned to the left, the others to the right; short rows are filled up."""
+    count = max(map(len, rows))
+    full = [[*row, *[""] * (count - len(row))] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    lines = []
+    for row in full:
+        sized = list(zip(row, widths, strict=True))
+        cells = [*(f"{c:<{w}}" for c, w in sized[:left]), *(f"{c:>{w}}" for c, w in sized[left:])]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 class Progress:

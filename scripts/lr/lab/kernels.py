@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lr import ablate, build, proc, state
+from lr import ablate, build, compose, proc, state
+from lr.files import whole
 from lr.layout import Layout
 from lr.ui import Fail
 
@@ -44,36 +44,26 @@ def parse(text: str) -> tuple[Kernel, ...]:
     return tuple(found)
 
 
-def _ablated(layout: Layout, name: str) -> Path:
-    known = {path.stem: path for path in layout.ablations}
-    if name not in known:
-        raise Fail(f"KERNELS: ablated:{name}: no such ablation; there are {', '.join(known)}")
-    return ablate.image(layout, ablate.parse(known[name], known[name].read_text()))
-
-
 def images(layout: Layout, kernels: Sequence[Kernel]) -> dict[str, Path]:
-    """Build what is named and keep a copy of each image, so that a later build does not change a run under way."""
+    """Build what is named and keep a copy of each image."""
+    known = {f"ablated:{path.stem}": path for path in layout.ablations}
+    wanted = list(dict.fromkeys(kernel.what for kernel in kernels))
+    ablated = [what for what in wanted if what.startswith("ablated:")]
+    for what in ablated:
+        if what not in known:
+            raise Fail(f"KERNELS: {what}: no such ablation; there are {', '.join(known)}")
+    # All of them from the same tree. What is ablated is built from what is committed.
+    compose.ensure_tree(layout, strict=bool(ablated))
     folder = layout.build / "bench-kernels"
-    folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Path] = {}
-    for kernel in kernels:
-        if kernel.what in found:
-            continue
-        if kernel.what.startswith("ablated:"):
+    for what in wanted:
+        if what in ablated:
             with state.locked(layout, "ablate"):
-                image = _ablated(layout, kernel.what.partition(":")[2])
-                found[kernel.what] = _keep(folder, kernel.what, image)
+                image = ablate.image(layout, ablate.parse(known[what], known[what].read_text()))
+                found[what] = build.keep(image, folder, what.replace(":", "-"))
         else:
-            found[kernel.what] = _keep(folder, kernel.what, build.ensure(layout, kernel.what).image)
+            found[what] = build.keep(build.ensure(layout, what).image, folder, what)
     return found
-
-
-def _keep(folder: Path, what: str, image: Path) -> Path:
-    kept = folder / f"{what.replace(':', '-')}-{digest(image)[:12]}"
-    if not (kept.exists() and system_map(kept).exists()):
-        shutil.copyfile(image.resolve().parents[3] / "System.map", system_map(kept))
-        shutil.copyfile(image, kept)
-    return kept
 
 
 def system_map(image: Path) -> Path:
@@ -89,11 +79,12 @@ def digest(path: Path) -> str:
 def programs(layout: Layout, names: Sequence[str]) -> None:
     """Compile the workloads' C programs, static, into build/bench/bin."""
     folder = layout.build / "bench" / "bin"
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         source = layout.root / "bench" / "workloads" / f"{name}.c"
         if not source.exists():
             raise Fail(f"bench/workloads/{name}.c: a scenario names this program, and it is not there")
         words = ["gcc", "-O2", "-Wall", "-Wextra", "-static", "-D_GNU_SOURCE"]
         words.append(f"-I{layout.root / 'bench' / 'lockstep'}")
-        proc.run([*words, "-o", str(folder / name), str(source), "-lpthread"])
+        # A guest may be running the old one.
+        with whole(folder / name) as part:
+            proc.run([*words, "-o", str(part), str(source), "-lpthread"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lr import proc
+from lr.files import whole
 from lr.lab import qemu
 from lr.layout import Layout
 from lr.ui import Fail
@@ -92,11 +92,9 @@ def build(layout: Layout) -> Path:
     out = layout.build / "bench" / "lockstep.so"
     files = sources(layout)
     if not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in files):
-        out.parent.mkdir(parents=True, exist_ok=True)
         # A guest that runs has the old one in its memory.
-        part = out.with_suffix(".part")
-        proc.run(["gcc", *_FLAGS, "-o", part, *(path for path in files if path.suffix == ".c")])
-        os.replace(part, out)
+        with whole(out) as part:
+            proc.run(["gcc", *_FLAGS, "-o", part, *(path for path in files if path.suffix == ".c")])
     return out
 
 

@@ -2,25 +2,26 @@
 """The verb `profile`: instructions by function, thread and vCPU, and waiting by spinlock and caller, counted exactly.
 
 One boot of each kernel, in lockstep, with a counter for each function in the plugin. What was counted is kept in
-build/profile, for the tables here and the bars in the report.
+build/profile.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lr import bench
-from lr.lab import kernels, lockstep, runner, tables
+from lr.files import whole
+from lr.lab import kernels, lockstep, runner
 from lr.lab.lockstep import Window
 from lr.layout import Layout, here
 from lr.options import env, flag, number
-from lr.ui import Fail, Progress, say
+from lr.ui import Fail, Progress, grid, say
 
 # Threads whose functions get a table of their own; the others are summed up.
 _OF_INTEREST = ("readers", "kswapd")
@@ -31,17 +32,13 @@ _ROWS, _ROWS_RANGE = 15, (1, 1000)
 _LOCK_OF = {
     "__filemap_add_folio": "i_pages",
     "filemap_add_folio": "i_pages",
-    "page_cache_delete_batch": "i_pages",
     "__remove_mapping": "i_pages or i_lock",
     "workingset_update_node": "list_lru",
-    "inode_add_lru": "list_lru",
     "free_pcppages_bulk": "zone",
     "free_one_page": "zone",
     "__rmqueue_pcplist": "zone",
     "rmqueue_bulk": "zone",
-    "rmqueue_buddy": "zone",
     "get_page_from_freelist": "zone",
-    "shrink_inactive_list": "lruvec",
     "shrink_active_list": "lruvec",
     "move_folios_to_lru": "lruvec",
     "folio_batch_move_lru": "lruvec",
@@ -55,24 +52,22 @@ _LOCK_OF = {
     "inc_max_seq": "lruvec",
     "raw_spin_rq_lock_nested": "rq",
     "raw_spin_rq_trylock": "rq",
-    "task_rq_lock": "rq",
-    "__task_rq_lock": "rq",
     "try_to_wake_up": "pi_lock",
     "sched_balance_rq": "rq",
-    "sched_balance_newidle": "rq",
     "__schedule": "rq",
-    "ttwu_queue": "rq",
     "sched_tick": "rq",
     "inode_sleep_on_writeback": "i_lock",
     "iput": "i_lock",
-    "get_swap_pages": "swap",
 }
 _UNCLEAR = "i_pages or i_lock"
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One kernel's measurement: threads by function, the CPUs' sums, and the waiting by (lock, caller)."""
+    """One kernel's measurement: threads by function, the CPUs' sums, and the waiting by (lock, caller).
+
+    started and image, the image's digest, say which state it is of.
+    """
 
     scenario: str
     variant: str
@@ -82,15 +77,8 @@ class Profile:
     threads: dict[str, dict[str, int]]
     vcpus: list[int]
     waiting: dict[str, int]
-
-    @property
-    def functions(self) -> dict[str, int]:
-        """Of all threads that are not idle."""
-        whole: Counter[str] = Counter()
-        for thread, own in self.threads.items():
-            if thread != "swapper":
-                whole.update(own)
-        return dict(whole)
+    started: str = ""
+    image: str = ""
 
     @property
     def instructions(self) -> int:
@@ -149,28 +137,18 @@ def summarize(job: runner.Job, point: str, windows: Sequence[Window]) -> Profile
 
 def take(layout: Layout, job: runner.Job, image: Path, options: runner.Options) -> list[Profile]:
     """Boot once; the points' main measurements."""
-    folder = layout.build / "profile"
-    out = folder / "plugin.out"
+    folder, started = layout.build / "profile", time.strftime("%Y-%m-%dT%H:%M:%S")
+    # QEMU takes the file's name without a comma.
+    name = "-".join((job.scenario.name, job.variant.name, job.kernel.label.replace(",", "+")))
+    out = folder / f"{name}.lockstep"
     outcome, windows = runner.boot(layout, job, image, options, out, profile=True)
     measured = lockstep.by_point(outcome.output, windows)
-    found = [summarize(job, point, own) for (point, name), own in measured.items() if not name]
+    found = [summarize(job, point, own) for (point, what), own in measured.items() if not what]
+    found = [replace(one, started=started, image=kernels.digest(image)) for one in found]
     for one in found:
-        path = folder / "-".join((one.scenario, one.variant, one.kernel.replace("/", "_"), one.point))
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(asdict(one), indent=1) + "\n")
-        os.replace(part, f"{path}.json")
+        with whole(folder / f"{name}-{one.point}.json") as part:
+            part.write_text(json.dumps(asdict(one), indent=1) + "\n")
     out.unlink()
-    return found
-
-
-def read_all(folder: Path) -> list[Profile]:
-    """The profiles that are kept."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            found.append(Profile(**json.loads(path.read_text())))
-        except (ValueError, TypeError) as exc:
-            raise Fail(f"{path} is no profile ({exc}); remove it, `make profile` makes it anew") from exc
     return found
 
 
@@ -200,22 +178,22 @@ def render(profiles: Sequence[Profile], rows: int = _ROWS) -> str:
         cells = (100 * sum(one.threads.get(group, {}).values()) / max(one.instructions, 1) for one in profiles)
         body.append([group, *(f"{cell:.1f}" for cell in cells)])
     body.append(["instructions a round", *(f"{one.instructions / max(one.rounds, 1):.0f}" for one in profiles)])
-    parts.append(tables.grid(body, 1))
+    parts.append(grid(body, 1))
     for group in groups:
         columns = [shares(one.threads.get(group, {}), one.instructions) for one in profiles]
         body = [[f"{group}: function", *heads]]
         body += [[name, *(f"{column.get(name, 0.0):.2f}" for column in columns)] for name in top(columns, rows)]
-        parts.append(tables.grid(body, 1))
+        parts.append(grid(body, 1))
     columns = [shares(one.waiting, one.instructions) for one in profiles]
     body = [["waiting for a spinlock: caller", *heads]]
     body.append(["all", *(f"{sum(column.values()):.2f}" for column in columns)])
     body += [[name, *(f"{column.get(name, 0.0):.2f}" for column in columns)] for name in top(columns, rows)]
-    parts.append(tables.grid(body, 1))
+    parts.append(grid(body, 1))
     body = [["vCPU: instructions a round", *heads]]
     for vcpu in range(max(len(one.vcpus) for one in profiles)):
         cells = (one.vcpus[vcpu] / max(one.rounds, 1) if vcpu < len(one.vcpus) else 0 for one in profiles)
         body.append([str(vcpu), *(f"{cell:.0f}" for cell in cells)])
-    parts.append(tables.grid(body, 1))
+    parts.append(grid(body, 1))
     return "\n\n".join(parts) + "\n"
 
 
@@ -252,5 +230,7 @@ def main(argv: list[str]) -> int:
             progress.update(done)
     for key in dict.fromkeys((one.scenario, one.variant, one.point) for one in found):
         say(render([one for one in found if (one.scenario, one.variant, one.point) == key], rows))
-    say("kept in build/profile; `make report` shows them as bars")
+    if not found and not failed:
+        raise Fail("nothing was measured: none of the variants runs in lockstep; choose others with VARIANT=")
+    say("kept in build/profile")
     return 1 if failed else 0

@@ -74,11 +74,17 @@ def _asked(program: Path) -> str:
     return lines[0] if done.returncode == 0 and lines else ""
 
 
+def system() -> Emulator | None:
+    """The system's, whatever its version."""
+    found = shutil.which(_PROGRAM)
+    return Emulator(Path(found), (), _asked(Path(found))) if found else None
+
+
 def obtain(layout: Layout) -> Emulator:
     """The system's, or the pinned one, fetched and unpacked when it is first needed."""
-    system = shutil.which(_PROGRAM)
-    if system and fits(said := _asked(Path(system))):
-        return Emulator(Path(system), (), said)
+    ours = system()
+    if ours and fits(ours.version):
+        return ours
     lock = read_lock(layout.root / "bases" / "qemu.toml")
     home = layout.build / "qemu"
     # Another version than the one pinned is unpacked beside it.
@@ -97,7 +103,7 @@ def _unpack(layout: Layout, lock: Lock, place: Path) -> None:
     root = apt.AptRoot(layout.build / "apt", apt.mirror(way_out=_WAY_OUT))
     root.prepare()
     if error := root.update(lock.suite):
-        raise Fail(f"the lab's QEMU can not be fetched ({error}); check the network, or {_WAY_OUT}")
+        raise Fail(f"the lab's QEMU cannot be fetched ({error}); check the network, or {_WAY_OUT}")
     part = place.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
     needs: list[str] = []
@@ -138,7 +144,4 @@ def _install_libraries(layout: Layout, place: Path) -> None:
     if "not found" not in proc.run(["ldd", place / "usr" / "bin" / _PROGRAM], check=False).stdout.decode():
         return
     with Progress("libraries of the lab's QEMU"):
-        words: list[str | Path] = [layout.root / "scripts" / "setup", "-q", *(place / "needs").read_text().split()]
-        done = proc.run(words, check=False)
-    if done.returncode != 0:
-        raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
+        proc.setup(layout.root, *(place / "needs").read_text().split())

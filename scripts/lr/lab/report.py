@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from lr import bench
-from lr.lab import profile, stats, tables
-from lr.lab.profile import Profile
+from lr.files import whole
+from lr.lab import stats, tables
 from lr.lab.sample import Sample, path_of, read_all
 from lr.lab.scenario import Scenario, SeedTable, load_all
 from lr.layout import Layout, here
@@ -87,9 +87,8 @@ def write_page(layout: Layout) -> tuple[Path, int, int]:
     if not shown:
         raise Fail(f"no sample under {folder} belongs to a scenario in bench/scenarios; run `make bench` first")
     path = folder / "report.html"
-    part = path.with_suffix(".part")
-    part.write_text(page(folder, shown, profile.read_all(layout.build / "profile")))
-    os.replace(part, path)
+    with whole(path) as part:
+        part.write_text(page(folder, shown))
     return path, len(shown), sum(len(own) for _, own in shown)
 
 
@@ -108,13 +107,10 @@ def kernel_order(folder: Path, scenario: str, samples: Iterable[Sample]) -> list
     return list(dict.fromkeys([*listed, *names]))
 
 
-def page(folder: Path, shown: Sequence[tuple[Scenario, list[Sample]]], profiles: Sequence[Profile] = ()) -> str:
+def page(folder: Path, shown: Sequence[tuple[Scenario, list[Sample]]]) -> str:
     """The whole page."""
     links = "".join(f'<li><a href="#{escape(s.name)}">{escape(s.name)}</a>: {escape(s.title)}</li>' for s, _ in shown)
     sections = "".join(_section(folder, scenario, samples) for scenario, samples in shown)
-    if profiles:
-        links += '<li><a href="#profiles">profiles</a>: where the instructions go</li>'
-        sections += _profiles(profiles)
     return (
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><title>linux-reclaim: the lab</title>'
@@ -307,44 +303,6 @@ def plot(
             # From nothing, with some room above what is level.
             axes.set_ylim(0, max(axes.get_ylim()[1], 1.06 * max(y for line in lines for y in line.y)))
         axes.grid(alpha=0.25)
-        figure.legend(loc="outside lower center", fontsize=8, frameon=False)
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return _inline(drawn.getvalue(), re.sub(r"[^A-Za-z0-9]+", "-", name), title)
-
-
-def _profiles(profiles: Sequence[Profile]) -> str:
-    """Bars of what the profiles have counted: functions, and the waiting for spinlocks, by kernel."""
-    parts = ['<h2 id="profiles">Profiles</h2><p>Percent of all instructions, idle CPUs left out.</p>']
-    for key in dict.fromkeys((one.scenario, one.variant, one.point) for one in profiles):
-        own = [one for one in profiles if (one.scenario, one.variant, one.point) == key]
-        parts.append(f"<h3>{escape(', '.join(key))}</h3><div class='plots'>")
-        functions = [profile.shares(one.functions, one.instructions) for one in own]
-        waiting = [profile.shares(one.waiting, one.instructions) for one in own]
-        for title, columns in (("functions", functions), ("waiting for spinlocks", waiting)):
-            name = f"profile-{'-'.join(key)}-{title}"
-            parts.append(f"<figure>{bar_picture(name, title, [one.kernel for one in own], columns)}</figure>")
-        parts.append("</div>")
-    return "\n".join(parts) + "\n"
-
-
-def bar_picture(name: str, title: str, kernels: Sequence[str], columns: Sequence[Mapping[str, float]]) -> str:
-    """Horizontal bars, the longest above, one of each kernel beside the other."""
-    matplotlib, figure_of = _matplotlib()
-    names = profile.top(columns, 20)[::-1]
-    height = 0.8 / len(columns)
-    with matplotlib.rc_context({**_PLOT, "svg.hashsalt": name}):
-        figure = figure_of(figsize=(6.4, 0.9 + 0.26 * len(names) * max(1, len(columns) / 2)), layout="constrained")
-        axes = figure.add_subplot()
-        for number, (kernel, column) in enumerate(zip(kernels, columns, strict=True)):
-            places = [spot + 0.4 - (number + 0.5) * height for spot in range(len(names))]
-            colour = _COLOURS[number % len(_COLOURS)]
-            widths = [column.get(one, 0.0) for one in names]
-            axes.barh(places, widths, height * 0.95, color=colour, label=kernel.lstrip("_") or "?")
-        axes.set_yticks(range(len(names)), names)
-        axes.set_title(title)
-        axes.set_xlabel("%")
-        axes.grid(alpha=0.25, axis="x")
         figure.legend(loc="outside lower center", fontsize=8, frameon=False)
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})

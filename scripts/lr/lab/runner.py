@@ -8,11 +8,13 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from lr import console, guest
 from lr.guest import Disk, Spec
 from lr.lab import lockstep as locksteps
+from lr.lab import qemu
 from lr.lab import sample as samples
 from lr.lab.kernels import Kernel, system_map
 from lr.lab.lockstep import Lockstep
@@ -70,9 +72,7 @@ def jobs(scenarios: Sequence[Scenario], kernels: Sequence[Kernel], options: Opti
             raise Fail(f'SCENARIO={scenario.name}: its variants wait to be named; choose with VARIANT="{names}"')
         for each in variants:
             if not points_of(scenario, each, options.quick):
-                why = (
-                    "a quick run measures none of its points; say QUICK=0" if options.quick else "it has no point"
-                )
+                why = "a quick run measures none of its points; say QUICK=0" if options.quick else "it has no point"
                 raise Fail(f"{scenario.name}, VARIANT={each.name}: {why}")
         once = scenario.once and len(scenarios) > 1
         for pair in range(1, 2 if once else options.pairs + 1):
@@ -106,12 +106,22 @@ def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str
         if path.exists():
             whole.update(path.read_bytes() + b"\0")
     method = lockstep_of(job, options)
-    guest = (job.variant.machine, scenario.disks, scenario.packages)
-    words = [image_digest, command_of(job, options), repr(guest)]
+    words = [image_digest, command_of(job, options)]
+    words.append(repr((job.variant.machine, scenario.disks, scenario.packages)))
     if method:
         words += [method.identity, *locksteps.KERNEL_OPTIONS]
+    elif not options.lockstep:
+        words += at_full_speed()
     whole.update("\0".join(words).encode())
     return whole.hexdigest()
+
+
+@cache
+def at_full_speed() -> tuple[str, ...]:
+    """What a sample depends on besides where guests run without lockstep: QEMU, KVM or not, the host's CPU."""
+    kvm = guest.kvm_usable(Path("/proc/cpuinfo").read_text())
+    found = qemu.system()
+    return (found.version if found else "", "KVM" if kvm else "TCG", locksteps.host_cpu())
 
 
 def command_of(job: Job, options: Options) -> str:
@@ -138,11 +148,11 @@ def boot(
     """
     machine = job.variant.machine
     method = lockstep_of(job, options)
-    qemu: tuple[str, ...] = ("-icount", "shift=0,sleep=off") if machine.icount else ()
+    words: tuple[str, ...] = ("-icount", "shift=0,sleep=off") if machine.icount else ()
     if machine.dma32_mib:
-        qemu = (*qemu, "-machine", f"max-ram-below-4g={machine.dma32_mib}M")
+        words = (*words, "-machine", f"max-ram-below-4g={machine.dma32_mib}M")
     if method:
-        qemu = (*qemu, *method.options(machine.us, system_map(image), out, profile))
+        words = (*words, *method.options(machine.us, system_map(image), out, profile))
     spec = Spec(
         image,
         cpus=machine.cpus,
@@ -151,7 +161,7 @@ def boot(
         disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
         append=(*machine.append, *(locksteps.KERNEL_OPTIONS if method else ())),
         timeout=job.scenario.timeout,
-        qemu=qemu,
+        qemu=words,
         emulator=method.emulator.program if method else None,
         environment=method.environment if method else (),
     )
@@ -201,6 +211,7 @@ def take(layout: Layout, job: Job, image: Path, options: Options, wanted: str) -
         notes=(*notes, *findings),
         quick=options.quick,
         seconds_each=seconds_each(job.scenario, options.quick),
+        conditions=digest(layout, replace(job, kernel=Kernel("", "")), "", options),
     )
 
 

@@ -7,11 +7,11 @@ Those of quick runs are quick-PAIR.json: a look at something must not cost a lon
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from lr.files import whole
 from lr.lab.scenario import Metric
 from lr.ui import Fail, notice
 
@@ -30,6 +30,7 @@ class Point:
 class Sample:
     """One run of one scenario on one kernel. digest says what it depends on: image, scenario, workload, options.
 
+    conditions is the same without the kernel and its settings ("": recorded before that was kept).
     seconds is what the boot took, seconds_each how long it measured at each point (0: recorded before that was kept).
     """
 
@@ -44,6 +45,7 @@ class Sample:
     notes: tuple[str, ...] = ()
     quick: bool = False
     seconds_each: int = 0
+    conditions: str = ""
 
 
 def read_points(output: str) -> tuple[tuple[Point, ...], tuple[str, ...]]:
@@ -81,10 +83,8 @@ def path_of(folder: Path, scenario: str, variant: str, kernel: str, pair: int, q
 def write(folder: Path, sample: Sample) -> Path:
     """Keep a sample; whole or not at all."""
     path = path_of(folder, sample.scenario, sample.variant, sample.kernel, sample.pair, sample.quick)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(asdict(sample), indent=1, sort_keys=True) + "\n")
-    os.replace(part, path)
+    with whole(path) as part:
+        part.write_text(json.dumps(asdict(sample), indent=1, sort_keys=True) + "\n")
     return path
 
 
@@ -114,7 +114,7 @@ def derived(metrics: Sequence[Metric], point: Point) -> Point:
 def read_all(folder: Path, scenario: str | None = None) -> list[Sample]:
     """All kept samples, of one scenario or of all, in the order of their paths.
 
-    One that can not be read is named and left out.
+    One that cannot be read is named and left out.
     """
     found = []
     for path in sorted(folder.glob(f"{scenario or '*'}/*/*/*.json")):

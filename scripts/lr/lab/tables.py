@@ -12,20 +12,8 @@ from typing import Literal
 from lr.lab import stats
 from lr.lab.sample import Point, Sample, derived
 from lr.lab.scenario import Better, Metric, Scenario, SeedTable, points_of
+from lr.ui import grid
 
-# What the vmstat table shows for a scenario that names nothing.
-VMSTAT = (
-    "pgscan_kswapd",
-    "pgscan_direct",
-    "pgsteal_kswapd",
-    "pgsteal_direct",
-    "allocstall",
-    "nr_vmscan_write",
-    "nr_vmscan_immediate_reclaim",
-    "workingset_refault_file",
-    "kswapd_high_wmark_hit_quickly",
-    "pageoutrun",
-)
 # Some counters are kept for each zone; their name without the zone is the sum.
 _ZONES = ("dma", "dma32", "normal", "high", "movable", "device")
 BETTER: Mapping[Better, str] = {"higher": "more", "lower": "less", "neither": ""}
@@ -104,26 +92,35 @@ class Comparison:
 
 
 def current(samples: Iterable[Sample]) -> tuple[list[Sample], list[str]]:
-    """The samples that may be averaged, and notes about those left out.
+    """The samples that may be averaged and compared, and notes about those left out.
 
-    A kernel's samples of one variant that differ in digest were made by different code or options; the newest count.
-    Quick ones count only where there are no others.
+    The kernels of a variant are compared under the conditions of the newest sample: quick ones count only where there
+    are no others, and those of another workload do not. A kernel's samples that differ in digest all the same were made
+    by different code; the newest count.
     """
     kept: list[Sample] = []
     notes: list[str] = []
-    groups: dict[tuple[str, str, str], list[Sample]] = {}
+    groups: dict[tuple[str, str], list[Sample]] = {}
     for sample in samples:
-        groups.setdefault((sample.scenario, sample.variant, sample.kernel), []).append(sample)
-    for (_, variant, kernel), group in groups.items():
+        groups.setdefault((sample.scenario, sample.variant), []).append(sample)
+    for (_, variant), group in groups.items():
         full = [sample for sample in group if not sample.quick] or group
-        last = max(full, key=lambda sample: sample.started).digest
-        fresh = [sample for sample in full if sample.digest == last]
-        kept += sorted(fresh, key=lambda sample: sample.pair)
-        if looks := len(group) - len(full):
-            notes.append(f"{variant}, {kernel}: {looks} samples of quick runs are left out")
-        if old := len(full) - len(fresh):
-            notes.append(f"{variant}, {kernel}: {old} older samples, made by other code or options, are left out")
+        told = max((sample for sample in full if sample.conditions), key=_started, default=full[0]).conditions
+        for kernel in dict.fromkeys(sample.kernel for sample in group):
+            own = [sample for sample in full if sample.kernel == kernel]
+            alike = [sample for sample in own if sample.conditions in ("", told)]
+            last = max(alike, key=_started).digest if alike else ""
+            fresh = [sample for sample in alike if sample.digest == last]
+            kept += sorted(fresh, key=lambda sample: sample.pair)
+            if looks := sum(sample.kernel == kernel for sample in group) - len(own):
+                notes.append(f"{variant}, {kernel}: {looks} samples of quick runs are left out")
+            if old := len(own) - len(fresh):
+                notes.append(f"{variant}, {kernel}: {old} older samples, made by other code or options, are left out")
     return kept, notes
+
+
+def _started(sample: Sample) -> str:
+    return sample.started
 
 
 def build(scenario: Scenario, samples: Iterable[Sample], kernels: Sequence[str]) -> list[Table]:
@@ -262,7 +259,7 @@ def _table(
             missing.append(metric.title)
     vmstat: list[Row] = []
     unmoved: list[str] = []
-    for name in scenario.vmstat or VMSTAT:
+    for name in scenario.vmstat:
         own = [_vmstat_row(name, x, columns) for x in points]
         if any(cell.value for row in own for cell in row.cells):
             vmstat += own
@@ -347,16 +344,3 @@ def _text(axis: str, kernels: tuple[str, ...], pairs: tuple[int, ...], rows: tup
                 line.append(f"{number(cell.value, row.digits)}{around} ({difference(cell.percent):>{width}}){mark}")
         body.append(line)
     return grid(body, 3)
-
-
-def grid(rows: list[list[str]], left: int) -> str:
-    """Cells in columns: the first ones aligned to the left, the others to the right; short rows are filled up."""
-    count = max(map(len, rows))
-    full = [[*row, *[""] * (count - len(row))] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
-    lines = []
-    for row in full:
-        sized = list(zip(row, widths, strict=True))
-        cells = [*(f"{c:<{w}}" for c, w in sized[:left]), *(f"{c:>{w}}" for c, w in sized[left:])]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

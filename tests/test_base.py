@@ -133,7 +133,6 @@ def test_import_that_was_interrupted_is_not_trusted(toy: Toy) -> None:
         ({"BASE_GIT": "/x"}, "BASE_GIT=/x needs REV= too"),
         ({"BASE": "newest"}, "BASE=newest: not known; BASE=locked"),
         ({"BASE_GIT": "/x", "REV": "v1", "BASE_TARBALL": "/y"}, "give only one of"),
-        ({"REV": "v1"}, "REV=v1 needs BASE_GIT= too"),
     ],
 )
 def test_wrong_words(monkeypatch: pytest.MonkeyPatch, words: dict[str, str], message: str) -> None:

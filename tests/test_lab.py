@@ -119,15 +119,15 @@ def test_all_kernels_are_built_from_the_same_tree(tmp_path: Path, monkeypatch: p
         image.write_text(what)
         return image
 
-    monkeypatch.setattr(compose, "ensure_tree", lambda _, strict: said.append(f"tree {strict}"))
+    monkeypatch.setattr(compose, "ensure_tree", lambda _: said.append("tree"))
     monkeypatch.setattr(build, "ensure", lambda _, what: build.Target(what, tmp_path, tmp_path / "obj", made(what)))
     monkeypatch.setattr(ablate, "image", lambda _, ablation: made(ablation.mechanism))
     found = kernels.images(layout, kernels.parse("ablated:a stock:x=1 stock"))
-    assert said == ["tree True", "a", "stock"]
+    assert said == ["tree", "a", "stock"]
     assert {what: path.read_text() for what, path in found.items()} == {"ablated:a": "a", "stock": "stock"}
     assert kernels.system_map(found["stock"]).read_text() == "map" and found["ablated:a"].name.startswith("ablated-a-")
     kernels.images(layout, kernels.parse("stock"))
-    assert said[3] == "tree False" and not list(layout.build.rglob("*.part"))
+    assert said[3] == "tree" and not list(layout.build.rglob("*.part"))
 
 
 def test_kernels_alternate_and_pairs_are_complete() -> None:

@@ -106,8 +106,6 @@ def wish_from_environment() -> Wish:
         if not rev:
             raise Fail(f"BASE_GIT={clone} needs REV= too, the release to take from it, such as REV=v7.3.4")
         return Wish("git", Path(clone).expanduser().absolute(), rev)
-    if rev:
-        raise Fail(f"REV={rev} needs BASE_GIT= too, the clone to take that release from")
     return Wish("tarball", Path(tarball).expanduser().absolute()) if tarball else Wish("locked" if base else "")
 
 

@@ -109,8 +109,8 @@ def worktree(layout: Layout, path: Path, commit: str) -> None:
         with Progress(f"unpack a copy of the kernel into {layout.told(path)}"):
             git.run("worktree", "add", "--force", "--detach", str(path), commit)
         return
-    refuse_changes(layout, path, changes(path))
     git = Git.of(path)
+    refuse_changes(layout, path, [entry[3:] for entry in git.status()])
     git.run("reset", "-q", "--hard")
     git.run("checkout", "-q", "--detach", commit)
 
@@ -312,9 +312,13 @@ def _compile(layout: Layout, spec: Target) -> Path:
 
 
 def _finish(layout: Layout, spec: Target, stamp: Path, state: str | None) -> None:
-    # Whoever edited the source while it was compiled has, perhaps, half of that in it.
-    if state is not None and _state(layout, spec) == state:
-        stamp.write_text(state)
+    if state is None:
+        return
+    if _state(layout, spec) != state:
+        raise Fail(
+            f"{layout.told(spec.source)} changed while it was compiled, so half of that may be in it; run it again"
+        )
+    stamp.write_text(state)
 
 
 def keep(image: Path, folder: Path, name: str) -> Path:
@@ -338,6 +342,8 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     spec = target(layout, kernel, debug)
     if kernel == "stock":
         with locked(layout, spec):
+            # Here somebody may have committed, too.
+            refuse_changes(layout, spec.source, changes(spec.source))
             worktree(layout, spec.source, "base")
     compile_kernel(layout, spec)
     return spec

@@ -407,6 +407,8 @@ def main(argv: list[str]) -> int:
     words.add_argument("--rev", default=env("REV", ""), help="the release to take from it, e.g. v7.3.4")
     words.add_argument("--base", default=env("BASE", ""), help="locked: back to the base of bases/7.3.lock")
     options = words.parse_args(argv)
+    if options.rev and not options.base_git:
+        raise Fail(f"REV={options.rev} needs BASE_GIT= too, the clone to take that release from")
     for name in ("BASE_TARBALL", "BASE_GIT", "REV", "BASE"):
         os.environ[name] = getattr(options, name.lower())
     layout = here()

@@ -108,6 +108,8 @@ def jobs(parts: Sequence[str], kernels: Sequence[str], debugs: Sequence[str], lo
                 if part == "faults" and debug != "debug":
                     continue
                 found += [Job(part, kernel, debug, seed + index, seconds // count) for kernel in kernels]
+    if not found:
+        raise Fail("nothing to soak: PART=, KERNELS= or DEBUG= holds only blanks")
     return found
 
 

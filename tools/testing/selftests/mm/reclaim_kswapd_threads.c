@@ -295,7 +295,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	read_counters(before);
 	ASSERT_EQ(0, read_text(TAINTED, taint[0], sizeof(taint[0])));
 	/* By turns and in pairs, so that what else runs on this machine meets both. */
-	for (int window = 0; window < 4 || window % 2 || (stalls[0] < 300 && window < 24);
+	for (int window = 0; window < 6 || window % 2 || (stalls[0] < 300 && window < 24);
 	     window++) {
 		int which = window % 2;
 		long reclaims, kib;

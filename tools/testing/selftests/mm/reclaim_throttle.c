@@ -124,6 +124,8 @@ static pid_t start_piper(struct throttle *t)
 	if (setrlimit(RLIMIT_NOFILE, &files) || pipe(fds) ||
 	    cgroup_write(&t->s, SLOW, "cgroup.procs", "0"))
 		_exit(1);
+	/* Until its reclaims are counted. */
+	raise(SIGSTOP);
 	while (!pipe(fds))
 		;
 	pause();
@@ -423,6 +425,8 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	snprintf(filter, sizeof(filter), "common_pid == %d", piper);
 	ASSERT_TRUE(trace_open(t->reclaims, sizeof(t->reclaims), "reclaim_reclaims",
 			       "vmscan/mm_vmscan_memcg_reclaim_begin", filter));
+	ASSERT_EQ(piper, waitpid(piper, NULL, WUNTRACED));
+	ASSERT_EQ(0, kill(piper, SIGCONT));
 	until = now() + 20;
 	do {
 		nap(200);

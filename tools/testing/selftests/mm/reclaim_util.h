@@ -439,13 +439,17 @@ static inline void read_for_ever(const char *path, int me, int nr)
  */
 static inline bool in_child(pid_t *pid)
 {
-	pid_t new = fork();
+	pid_t parent = getpid(), new = fork();
 
-	if (new)
+	if (new) {
 		*pid = new;
-	else
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	return !new;
+		return false;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The parent may have ended before that. */
+	if (getppid() != parent)
+		_exit(255);
+	return true;
 }
 
 /* A child's exit status, more than 127 if it was killed. */

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import re
 import shutil
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from lr import compose, series
 from lr import patch as patches
 from lr import state as states
+from lr.files import whole
 from lr.git import Change, Git, GitError
 from lr.layout import Layout, here
 from lr.options import env, flag
@@ -161,11 +161,9 @@ def write_file(root: Path, name: str, mode: str, content: bytes) -> None:
     path = root / name
     if series.file_mode(path) == mode and path.read_bytes() == content:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".lr-part")
-    part.write_bytes(content)
-    part.chmod(0o755 if mode == "100755" else 0o644)
-    os.replace(part, path)
+    with whole(path) as part:
+        part.write_bytes(content)
+        part.chmod(0o755 if mode == "100755" else 0o644)
 
 
 def _digest(mode: str, content: bytes) -> str:

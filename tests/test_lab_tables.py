@@ -110,7 +110,6 @@ def test_no_p_value_where_nothing_can_be_said() -> None:
 
 
 def test_welch() -> None:
-    pytest.importorskip("scipy")
     # By hand: t = 3 / sqrt(2) with 2 degrees of freedom, for which p is 1 - t / sqrt(t^2 + 2).
     assert stats.p_value([1, 3], [4, 6]) == pytest.approx(0.167950, abs=1e-6)
     # Variances 1 and 4: t = 3 / sqrt(5/3) with 2.941 degrees of freedom; its density integrated in small steps.
@@ -121,7 +120,6 @@ def test_welch() -> None:
 
 
 def test_no_side_is_known_better_than_the_resolution() -> None:
-    pytest.importorskip("scipy")
     same = stats.p_value([5, 5, 5], [6, 6, 6])
     # Means 1 apart, deviations of 1: t = 1 / sqrt(2/3) with 4 degrees of freedom.
     assert same == pytest.approx(0.287864, abs=1e-6)
@@ -130,7 +128,6 @@ def test_no_side_is_known_better_than_the_resolution() -> None:
 
 
 def test_a_metric_is_known_to_its_resolution(scenario: Scenario) -> None:
-    pytest.importorskip("scipy")
     samples = simple("stock", [{"kib": 500}] * 3) + simple("series", [{"kib": 750}] * 3)
     for resolution, verdict in ((0.0, "better"), (250.0, "")):
         own = replace(scenario, metrics=(replace(scenario.metrics[0], resolution=resolution),))
@@ -144,7 +141,6 @@ def test_holm() -> None:
 
 
 def test_null_keeps_the_family_error() -> None:
-    pytest.importorskip("scipy")
     rng = random.Random(7)
 
     def gauss() -> list[float]:
@@ -158,14 +154,7 @@ def test_null_keeps_the_family_error() -> None:
     assert false <= 5 + 3 * 2.2
 
 
-def test_scipy_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(Fail, match="make bench"):
-        stats.p_value([1, 2], [3, 5])
-
-
 def test_table(scenario: Scenario, tmp_path: Path) -> None:
-    pytest.importorskip("scipy")
     text = tables.render(scenario, keep(tmp_path), ["stock", "series", "ablated:x"])
     assert "difference against stock" in text
     assert "== classic: 4 CPUs, 1024 MiB, 1 node, classic LRU" in text
@@ -189,7 +178,6 @@ def test_table(scenario: Scenario, tmp_path: Path) -> None:
 
 
 def test_vmstat_sums_zones_and_tells_missing_from_zero(scenario: Scenario, tmp_path: Path) -> None:
-    pytest.importorskip("scipy")
     text = tables.render(scenario, keep(tmp_path), ["stock", "series"])
     vmstat = text.split("vmstat (not tested)\n")[1]
     assert re.search(r"pgscan_kswapd 3 +50 +\+-0\.0% \( +0\.00%\) +-$", vmstat, re.MULTILINE)
@@ -199,7 +187,6 @@ def test_vmstat_sums_zones_and_tells_missing_from_zero(scenario: Scenario, tmp_p
 
 
 def test_comparisons(scenario: Scenario, tmp_path: Path) -> None:
-    pytest.importorskip("scipy")
     found = {(c.metric, c.x): c for c in tables.comparisons(scenario, keep(tmp_path), ["stock", "series"])}
     assert {key: one.verdict for key, one in found.items()} == {
         ("kib", "1"): "",
@@ -214,7 +201,6 @@ def test_comparisons(scenario: Scenario, tmp_path: Path) -> None:
 
 
 def test_stock_against_stock_shows_nothing(scenario: Scenario) -> None:
-    pytest.importorskip("scipy")
     rng = random.Random(3)
     samples = []
     for kernel in ("stock", "stock~2"):
@@ -224,7 +210,6 @@ def test_stock_against_stock_shows_nothing(scenario: Scenario) -> None:
 
 
 def test_the_null_test_fails_where_something_differs(scenario: Scenario) -> None:
-    pytest.importorskip("scipy")
     rng = random.Random(5)
     samples = simple("stock", [{"kib": rng.gauss(500, 5), "stalls": rng.gauss(90, 9)} for _ in range(5)])
     samples += simple("stock~2", [{"kib": rng.gauss(400, 4), "stalls": rng.gauss(90, 9)} for _ in range(5)])
@@ -251,7 +236,6 @@ def ghostly(rng: random.Random) -> list[tables.Comparison]:
 
 def test_the_null_test_allows_what_chance_alone_marks() -> None:
     """Some tables in 100 runs have a mark by chance; the whole run fails far more seldom."""
-    pytest.importorskip("scipy")
     rng = random.Random(11)
     verdicts = [nulltest.judge(ghostly(rng)) for _ in range(20)]
     assert all(len(verdict.tested) == 280 and verdict.expected == 14 for verdict in verdicts)
@@ -347,8 +331,6 @@ def test_report_names_a_broken_sample(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_report_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("scipy")
-    pytest.importorskip("matplotlib")
     # Kept between runs: matplotlib looks through all fonts where it finds no cache.
     monkeypatch.setenv("MPLCONFIGDIR", str(here().build / "matplotlib"))
     layout = checkout(tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 
 from lr import files, proc
 from lr.lab import estimate, kernels, lockstep, nulltest, runner, sample, scenario, tables
@@ -34,16 +33,11 @@ def variants(chosen: list[scenario.Scenario], names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
-def install(layout: Layout, packages: Sequence[str] = ()) -> None:
-    """What only the lab needs: Debian packages, and scipy and matplotlib."""
-    proc.setup(layout.root, "--bench", *packages)
-
-
-def prepare(layout: Layout, chosen: list[scenario.Scenario], tested: bool) -> None:
-    """The packages that workloads use, and our own small programs; tested: there will be tests of significance."""
+def prepare(layout: Layout, chosen: list[scenario.Scenario]) -> None:
+    """The packages that workloads use, and our own small programs."""
     packages = sorted({package for each in chosen for package in each.packages})
-    if packages or tested:
-        install(layout, packages)
+    if packages:
+        proc.setup(layout.root, *packages)
     kernels.programs(layout, sorted({"mark", *(program for each in chosen for program in each.programs)}))
 
 
@@ -67,7 +61,7 @@ def main(argv: list[str]) -> int:
     chosen, columns = select(layout, options.scenario), kernels.parse(options.kernels)
     images = kernels.images(layout, columns)
     # After the kernels, which take minutes: what is compiled here must be what the samples' digests are made of.
-    prepare(layout, chosen, pairs > 1)
+    prepare(layout, chosen)
     method = lockstep.prepare(layout, quantum) if wanted else None
     digests = {what: kernels.digest(image) for what, image in images.items()}
     asked = runner.Options(pairs, quick, method, variants(chosen, options.variant))

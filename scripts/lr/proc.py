@@ -35,9 +35,9 @@ def run(
     return done
 
 
-def setup(root: Path, *words: str) -> None:
-    """Have scripts/setup install what is missing of these packages, or with --bench what the lab needs."""
-    done = run([root / "scripts" / "setup", "-q", *words], check=False)
+def setup(root: Path, *packages: str) -> None:
+    """Have scripts/setup install what is missing, and these packages."""
+    done = run([root / "scripts" / "setup", "-q", *packages], check=False)
     if done.returncode != 0:
         raise Fail((done.stderr + done.stdout).decode(errors="replace").strip().removeprefix("error: "))
 

@@ -211,7 +211,7 @@ def main(argv: list[str]) -> int:
     quantum = number("QUANTUM", options.quantum, *lockstep.QUANTUM_RANGE)
     layout = here()
     chosen = bench.select(layout, options.scenario)
-    bench.prepare(layout, chosen, False)
+    bench.prepare(layout, chosen)
     method = lockstep.prepare(layout, quantum)
     columns = kernels.parse(options.kernels)
     images = kernels.images(layout, columns)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lr import bench
 from lr.files import whole
 from lr.lab import stats, tables
 from lr.lab.sample import Sample, path_of, read_all
@@ -63,7 +62,6 @@ def main(argv: list[str]) -> int:
     """The verb."""
     argparse.ArgumentParser(prog="report", description=__doc__).parse_args(argv)
     layout = here()
-    bench.install(layout)
     path, scenarios, samples = write_page(layout)
     say(f"{path}: {scenarios} scenarios, {samples} samples")
     return 0
@@ -319,11 +317,8 @@ def _inline(svg: str, prefix: str, title: str) -> str:
 
 
 def _matplotlib() -> tuple[Any, Callable[..., Any]]:
-    """matplotlib, which only `make bench` installs, and its Figure; drawing never needs a display."""
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        matplotlib.use("Agg")
-        figure_of: Callable[..., Any] = importlib.import_module("matplotlib.figure").Figure
-    except ImportError as exc:
-        raise Fail("matplotlib is missing; run `make report`, which installs it") from exc
+    """matplotlib and its Figure, which take a second to load; drawing never needs a display."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    figure_of: Callable[..., Any] = importlib.import_module("matplotlib.figure").Figure
     return matplotlib, figure_of

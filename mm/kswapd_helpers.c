@@ -30,8 +30,8 @@ static int kswapd_threads = 1;
 static bool helper_begins(pg_data_t *pgdat)
 {
 	/*
-	 * A kswapd that sleeps has nothing to do, or has given up. No order is
-	 * needed: who wakes kswapd may be missed, and the next one is not.
+	 * A kswapd that waits there has nothing to do, or has given up. No order
+	 * is needed: who wakes kswapd may be missed, and the next one is not.
 	 */
 	return !waitqueue_active(&pgdat->kswapd_wait) &&
 	       kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A zone that loses its memory and gets memory again keeps its per-cpu page
- * lists: somebody may be using them all the time.
+ * lists: somebody may be using them all the time. What the per-cpu counters
+ * hold is not lost.
  */
 #include <kunit/test.h>
-#include <linux/mmzone.h>
+#include <linux/mm.h>
 #include <linux/percpu.h>
 
 #include "../internal.h"
@@ -45,8 +46,34 @@ static void __init pagesets_stay(struct kunit *test)
 		free_percpu(stats);
 }
 
+#ifdef CONFIG_SMP
+static void __init counters_are_folded(struct kunit *test)
+{
+	struct zone *zone = kunit_kzalloc(test, sizeof(*zone), GFP_KERNEL);
+	struct per_cpu_zonestat __percpu *stats = alloc_percpu(struct per_cpu_zonestat);
+	s8 *diff;
+
+	KUNIT_ASSERT_NOT_NULL(test, zone);
+	KUNIT_ASSERT_TRUE(test, stats);
+	zone->per_cpu_zonestats = stats;
+	diff = &per_cpu_ptr(stats, cpumask_first(cpu_online_mask))->vm_stat_diff[NR_MLOCK];
+	*diff = 3;
+
+	zone_pcp_reset(zone);
+	KUNIT_EXPECT_EQ(test, zone_page_state(zone, NR_MLOCK), 3);
+	KUNIT_EXPECT_EQ(test, *diff, 0);
+
+	/* The system's own counter was raised by as much. */
+	zone_page_state_add(-(long)zone_page_state(zone, NR_MLOCK), zone, NR_MLOCK);
+	free_percpu(stats);
+}
+#endif
+
 static struct kunit_case __refdata zone_pagesets_cases[] = {
 	KUNIT_CASE(pagesets_stay),
+#ifdef CONFIG_SMP
+	KUNIT_CASE(counters_are_folded),
+#endif
 	{}
 };
 

@@ -63,8 +63,8 @@ FIXTURE_TEARDOWN_PARENT(dirty)
 {
 	trace_close(self->anon);
 	trace_close(self->file);
-	zram_swap_off(self->zram);
 	scene_teardown(&self->s);
+	zram_swap_off(self->zram);
 }
 
 /* Write and map files, and use anonymous and shared memory, beyond the limit. */

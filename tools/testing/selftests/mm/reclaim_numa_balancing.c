@@ -13,6 +13,7 @@
 #include "kselftest_harness.h"
 #include "reclaim_util.h"
 
+#include <linux/mempolicy.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -28,10 +29,6 @@
 #define THP		"/sys/kernel/mm/transparent_hugepage/"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
 
-#ifndef MPOL_BIND
-#define MPOL_DEFAULT	0
-#define MPOL_BIND	2
-#endif
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED	24
 #endif
@@ -50,6 +47,7 @@ static const struct {
 	{ SCAN "hot_threshold_ms", "30000" },
 	/* Memory in pieces must stay in pieces. */
 	{ THP "enabled", "madvise" },
+	{ THP "hugepages-2048kB/enabled", "inherit" },
 	{ THP "defrag", "never" },
 	{ THP "khugepaged/defrag", "0" },
 	{ "/proc/sys/vm/compaction_proactiveness", "0" },
@@ -150,7 +148,8 @@ static char *new_map(size_t size, int advice, int nid)
 
 /*
  * How often tasks inside a function are in the trace of one CPU. An interrupt's
- * allocation has the interrupted task further down in its stack.
+ * allocation has the interrupted task further down in its stack, which only the
+ * frames of x86 tell: elsewhere an interrupt may be taken for the task.
  */
 static long traced_on(int cpu, const char *event, const char *function)
 {

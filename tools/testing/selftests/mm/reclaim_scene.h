@@ -254,6 +254,14 @@ static inline int scratch_limit(struct scene *s, struct scratch *d, unsigned lon
 
 static inline void scene_teardown(struct scene *s)
 {
+	/*
+	 * First, because little time is left after a timeout. Bytes that are 0 do
+	 * not count, a ratio of 0 may.
+	 */
+	for (int i = 0; s->changed && i < MAX_KNOBS && s->knobs[i].path; i++) {
+		if (s->knobs[i].value || strcmp(s->saved[i], "0"))
+			write_text(s->knobs[i].path, s->saved[i]);
+	}
 	for (int i = s->nr_disks - 1; i >= 0; i--) {
 		struct scratch *d = &s->disk[i];
 
@@ -278,11 +286,6 @@ static inline void scene_teardown(struct scene *s)
 		disable_controller(s->cgroups, "memory");
 	if (s->own_io)
 		disable_controller(s->cgroups, "io");
-	/* Bytes that are 0 do not count, a ratio of 0 may. */
-	for (int i = 0; s->changed && i < MAX_KNOBS && s->knobs[i].path; i++) {
-		if (s->knobs[i].value || strcmp(s->saved[i], "0"))
-			write_text(s->knobs[i].path, s->saved[i]);
-	}
 	if (s->own_cgroups) {
 		umount(s->cgroups);
 		rmdir(s->cgroups);

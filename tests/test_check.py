@@ -145,7 +145,6 @@ def test_files(sound: Toy) -> None:
 def test_spdx_and_rst(sound: Toy) -> None:
     sound.write("scripts/x.py", "print()\n")
     assert one(sound, "spdx").message == "no SPDX-License-Identifier in the first lines: scripts/x.py"
-    pytest.importorskip("docutils")
     sound.write("Documentation/bad.rst", "Title\n==\n\nA ``broken` word.\n")
     assert "Documentation/bad.rst:4: Inline literal start-string" in one(sound, "rst").message
 

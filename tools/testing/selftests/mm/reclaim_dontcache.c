@@ -112,7 +112,9 @@ static int make_files(struct marked *m)
 		file_name(m, 'a', i, a, sizeof(a));
 		file_name(m, 'b', i, b, sizeof(b));
 		fd = open(a, O_CREAT | O_EXCL | O_WRONLY, 0600);
-		if (fd < 0 || (clone && i % 2 && ioctl(fd, FICLONE, source)) || close(fd) || link(a, b))
+		if (fd < 0 || (clone && i % 2 && ioctl(fd, FICLONE, source)))
+			return 1;
+		if (close(fd) || link(a, b))
 			return 1;
 	}
 	return close(source);

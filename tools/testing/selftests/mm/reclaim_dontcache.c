@@ -386,7 +386,7 @@ static void expect_walks_unwritten(struct __test_metadata *_metadata, struct mar
 	close(dir);
 	evicted = trace_total(m->evicted) - evicted;
 	written = trace_total(m->written) - written;
-	ksft_print_msg("bulkstat wrote %ld inodes, the walk over reserved blocks %ld; %ld evicted\n",
+	ksft_print_msg("bulkstat wrote %ld inodes, the other walk %ld; %ld evicted\n",
 		       by_bulkstat, written - by_bulkstat, evicted);
 	EXPECT_EQ(0, written);
 	EXPECT_LE(evicted, m->nr_files / 10);

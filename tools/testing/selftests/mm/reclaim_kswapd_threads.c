@@ -18,7 +18,7 @@
 
 #define SYSCTL		"/proc/sys/vm/kswapd_threads"
 #define TAINTED		"/proc/sys/kernel/tainted"
-#define TAINT_WARN	(1 << 9)
+#define TAINT_WARN	0x200
 #define MAX_THREADS	16
 #define MAX_NODES	64
 #define NR_READERS	6

@@ -31,7 +31,8 @@ static bool helper_begins(pg_data_t *pgdat)
 {
 	/*
 	 * A kswapd that waits there has nothing to do, or has given up. No order
-	 * is needed: who wakes kswapd may be missed, and the next one is not.
+	 * is needed: if its wake-up is missed here, the next allocation below low
+	 * wakes a helper.
 	 */
 	return !waitqueue_active(&pgdat->kswapd_wait) &&
 	       kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX);
@@ -162,9 +163,8 @@ static int kswapd_threads_handler(const struct ctl_table *table, int write,
 	if (ret || !write)
 		return ret;
 	/*
-	 * Whoever writes last also resizes last, or finds that done. A node is
-	 * in N_MEMORY from before its kswapd starts until before its helpers
-	 * are stopped.
+	 * The last writer resizes last, or finds it done. A node is in N_MEMORY
+	 * from before its kswapd starts until before its helpers are stopped.
 	 */
 	guard(mutex)(&kswapd_threads_mutex);
 	for_each_node_state(nid, N_MEMORY)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Threads that help kswapd: what mm/kswapd_helpers.c, mm/vmscan.c and
- * mm/page_alloc.c need of each other.
+ * mm/page_alloc.c need from each other.
  */
 #ifndef MM_KSWAPD_HELPERS_H
 #define MM_KSWAPD_HELPERS_H

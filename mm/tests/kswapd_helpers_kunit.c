@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kswapd's helpers: when they begin and end, and whose page table walk they use.
+ * kswapd's helpers: when they begin and end, whose page table walk they use, that
+ * they leave slab to kswapd and wake tasks that wait for the reserves.
  * Included by mm/vmscan.c.
  */
 #include <kunit/test.h>
@@ -66,7 +67,7 @@ static void a_managed_zone_is_needed(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
 }
 
-/* No helper works while one zone has free memory, of what any allocation may use. */
+/* No helper works while one zone has free memory that any allocation may use. */
 static void each_zone_must_be_short(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 0);

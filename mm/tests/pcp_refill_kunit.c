@@ -22,7 +22,7 @@ static struct refill *refill_of(struct kunit *test, unsigned long free)
 	r->zone = &r->pgdat.node_zones[ZONE_NORMAL];
 	r->zone->zone_pgdat = &r->pgdat;
 	r->zone->_watermark[WMARK_HIGH] = HIGH;
-	/* What requests for higher zones must leave is free for this one. */
+	/* Pages that requests for higher zones must leave are free for this one. */
 	for (int i = ZONE_NORMAL + 1; i < MAX_NR_ZONES; i++)
 		r->zone->lowmem_reserve[i] = 100 * HIGH;
 	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], free);

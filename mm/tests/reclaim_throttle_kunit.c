@@ -5,7 +5,7 @@
  * Included by mm/vmscan.c. The suite runs throttle_for_writeback() on a made-up
  * node, with reclaim_throttle() replaced, and throttle_cgroup(). A context switch
  * to another task shows that a cgroup waits. The test task plays kswapd by setting
- * PF_KSWAPD. Besides, what shrink_folio_list() counts before a cgroup may wait.
+ * PF_KSWAPD. Also tested: what shrink_folio_list() counts before a cgroup may wait.
  */
 #include <kunit/test.h>
 #include <linux/jiffies.h>

@@ -200,7 +200,7 @@ static bool cached(const char *path, struct cached *c)
 
 /*
  * Dirty data first, the rest after it: reclaim from the tail meets the dirty
- * folios. On one node, because each node has its own tail.
+ * folios. On one CPU, because each node has its own tail.
  */
 static int dirty_then_read(const char *dirty, const char *clean)
 {

@@ -371,8 +371,8 @@ static long bulkstat(const char *dir)
 }
 
 /*
- * The first walk drops the inodes in a transaction, and must not write there.
- * Transactions that are short of space wait for the second one.
+ * bulkstat drops the inodes in a transaction, where it must not write.
+ * Transactions that are short of space wait for the other walk.
  */
 static void expect_walks_unwritten(struct __test_metadata *_metadata, struct marked *m)
 {

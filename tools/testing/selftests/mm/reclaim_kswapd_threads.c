@@ -496,8 +496,8 @@ static int offline_within(int block, int seconds)
 }
 
 /*
- * On a slow machine readers may refill a node faster than it is emptied. Where it
- * does not go with them at work, they pause until it is gone.
+ * On a slow machine readers may refill a node faster than it is emptied. If the
+ * node does not go offline while they work, they pause until it has.
  */
 static bool node_goes(const int *blocks, int nr, const pid_t *readers)
 {
@@ -540,7 +540,7 @@ static bool helpers_work(int nid, int seconds)
 	return false;
 }
 
-/* A large file of holes: its page cache may be in movable memory, a device's may not. */
+/* A large file of holes: its page cache may be in movable memory, a device's cannot. */
 static const char *file_of_holes(const char *disk, const char *mnt)
 {
 	static char path[80];

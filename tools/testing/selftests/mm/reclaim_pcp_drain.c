@@ -32,9 +32,8 @@
 static long page_size;
 
 /*
- * What /proc/zoneinfo says of a node's zones, in pages. There is room for what
- * user space allocates above min and what a zone protects from higher zones. The
- * band is from min to high.
+ * What /proc/zoneinfo says of a node's zones, in pages. @room is what user space may
+ * take, above min and what a zone protects from higher zones. @band is high less min.
  */
 struct zones {
 	long free, room, band, cma, lists;
@@ -420,7 +419,7 @@ static void squeeze(int nid)
 
 /*
  * Have a task on CPU @asks_on take more of node @nid than is free, but less than is free
- * and on the lists of @cpus before that one. Whether it could, and can again.
+ * and on the lists of @cpus before that one. True if the task could, and can again.
  */
 static bool ask(struct __test_metadata *_metadata, int nid, const cpu_set_t *cpus,
 		int asks_on, bool again)

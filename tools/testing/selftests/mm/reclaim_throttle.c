@@ -352,7 +352,7 @@ TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
 		ASSERT_GT(writer, 0);
 		nap(1500);
 		EXPECT_TRUE(alive(writer));
-		/* To read the figures may flush them, and the writer would see that. */
+		/* Reading the figures may flush them, which the writer would see. */
 		kill(writer, SIGSTOP);
 		mib = cgroup_unclean(s, SLOW) / (long)MIB;
 		if (mib > most)
@@ -387,7 +387,7 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	/*
 	 * Nothing slows the writer down before its cgroup is full. Else it may write
 	 * as fast as the disk does, and reclaim finds clean pages all the time. A
-	 * real-time task may have a quarter more dirty pages than that.
+	 * real-time task may exceed the dirty limit by a quarter.
 	 */
 	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_ratio", "100"));
 	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_background_ratio", "99"));

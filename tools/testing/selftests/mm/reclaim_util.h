@@ -32,7 +32,7 @@
  * the test before the harness does, which counts from the fork and would kill the
  * teardown, too. The parent's teardown follows whatever becomes of the setup;
  * otherwise it would not follow one that fails, skips or is killed. So the teardown
- * has to tolerate a fixture that is only partly filled, and 0 where it is not.
+ * has to tolerate a fixture that is only partly filled, and otherwise 0.
  */
 static inline void begin_setup(struct __test_metadata *metadata)
 {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from lr.results import Case, Counts, count, summary_line, write_junit
+from lr.results import Case, Counts, count, failures, summary_line, write_junit
 
 
 def test_counts_add_and_sum_up() -> None:
@@ -15,6 +15,14 @@ def test_counts_add_and_sum_up() -> None:
     assert counts == Counts(3, 1, 1)
     assert counts.total == 5
     assert summary_line(counts) == "3 passed, 1 failed, 1 skipped"
+
+
+def test_a_failure_shows_how_it_begins_and_ends() -> None:
+    long = failures([Case("a", "x", "failed", "\n".join(f"line {at}" for at in range(30)))]).splitlines()
+    assert long[:2] == ["FAILED a: x", "    line 0"]
+    assert long[8:11] == ["    line 7", "    [14 lines]", "    line 22"]
+    assert long[-1] == "    line 29"
+    assert len(failures([Case("a", "x", "failed", "a line\n" * 17)]).splitlines()) == 18
 
 
 def test_junit_is_valid_whatever_a_console_holds(tmp_path: Path) -> None:

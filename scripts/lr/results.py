@@ -64,12 +64,15 @@ def summary_line(counts: Counts) -> str:
 
 
 def failures(cases: Sequence[Case], limit: int = 20) -> str:
-    """The failed cases for a person: the name, and the message's first lines."""
+    """The failed cases for a person: the name, and how the message begins and ends."""
     lines: list[str] = []
     failed = [case for case in cases if case.status == "failed"]
     for case in failed[:limit]:
         lines.append(f"FAILED {case.suite}: {case.name}")
-        lines += [f"    {line}" for line in case.message.splitlines()[:8]]
+        said = case.message.splitlines()
+        if len(said) > 17:
+            said = [*said[:8], f"[{len(said) - 16} lines]", *said[-8:]]
+        lines += [f"    {line}" for line in said]
     if len(failed) > limit:
         lines.append(f"... and {len(failed) - limit} more; all are in build/results")
     return "\n".join(lines)

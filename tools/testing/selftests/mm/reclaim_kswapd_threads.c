@@ -270,6 +270,20 @@ static bool fill_memory(void)
 	return true;
 }
 
+/* The MiB that readers read: @mib, or less if that takes longer than @seconds. */
+static double let_read(double mib, int seconds)
+{
+	double until = now() + seconds;
+	long begun = vm_event("pgpgin");
+	double read;
+
+	do {
+		nap(100);
+		read = (vm_event("pgpgin") - begun) / 1024.0;
+	} while (read < mib && now() < until);
+	return read;
+}
+
 /*
  * The purpose: under the same load, helpers spare tasks most of their direct
  * reclaims. When the load ends, so does the helpers' work.
@@ -294,21 +308,30 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	if (atol(taint[0]) & TAINT_WARN)
 		ksft_print_msg("the kernel has warned before: a warning here is not seen\n");
 	/* By turns and in pairs, so that what else runs on this machine meets both. */
-	for (int window = 0; window < 6 || window % 2 || (stalls[0] < 300 && window < 24);
+	until = now() + 75;
+	for (int window = 0; window < 6 || window % 2 || (stalls[0] < 300 && now() < until);
 	     window++) {
 		int which = window % 2;
-		long reclaims, kib;
+		long stalled, woken, freed;
+		double read;
 
 		ASSERT_EQ(0, set_threads(threads[which]));
-		sleep(1);
-		reclaims = direct_reclaims();
-		kib = vm_event("pgpgin");
-		sleep(2);
-		reclaims = direct_reclaims() - reclaims;
-		ksft_print_msg("%d threads: %ld direct reclaims\n", threads[which], reclaims);
-		stalls[which] += reclaims;
-		mib[which] += (vm_event("pgpgin") - kib) / 1024.0;
+		/* Not seconds: on a host that is busy, nothing may have happened after some. */
+		let_read(64, 5);
+		stalled = direct_reclaims();
+		woken = vm_event(counters[WAKE]);
+		freed = vm_event(counters[HELPER_STEAL]);
+		read = let_read(256, 10);
+		stalled = direct_reclaims() - stalled;
+		ksft_print_msg("%d threads: %ld stalls in %.0f MiB; %ld wakes, %ld pages\n",
+			       threads[which], stalled, read,
+			       vm_event(counters[WAKE]) - woken,
+			       vm_event(counters[HELPER_STEAL]) - freed);
+		stalls[which] += stalled;
+		mib[which] += read;
 	}
+	if (read_figure("/proc/zoneinfo", "node_unreclaimable:") == 1)
+		ksft_print_msg("the last node's kswapd has given up\n");
 	kill_all(self->readers, NR_READERS);
 	/* The kernel warns if helpers that stop still count as at work. */
 	ASSERT_EQ(0, read_text(TAINTED, taint[1], sizeof(taint[1])));

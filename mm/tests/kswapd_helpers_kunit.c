@@ -81,13 +81,19 @@ static void each_zone_must_be_short(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, 0));
 }
 
-/* A boost is kswapd's own: no helper begins or goes on because of a boost. */
-static void a_boost_does_not_count(struct kunit *test)
+/* Tasks stall below the boosted watermarks, so helpers must come there. */
+static void a_boost_counts(struct kunit *test)
 {
 	pg_data_t *pgdat = node_with(test, 1001);
+	atomic_long_t *free = &pgdat->node_zones[ZONE_NORMAL].vm_stat[NR_FREE_PAGES];
 
+	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0));
 	pgdat->node_zones[ZONE_NORMAL].watermark_boost = 512;
+	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
+	atomic_long_set(free, 1263);
 	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
+	KUNIT_EXPECT_TRUE(test, kswapd_helper_wanted(pgdat, 0));
+	atomic_long_set(free, 1513);
 	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0));
 }
 
@@ -179,7 +185,7 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
 	KUNIT_CASE(a_managed_zone_is_needed),
 	KUNIT_CASE(each_zone_must_be_short),
-	KUNIT_CASE(a_boost_does_not_count),
+	KUNIT_CASE(a_boost_counts),
 	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),
 	KUNIT_CASE(a_helper_leaves_slab_to_kswapd),
 #ifdef CONFIG_LRU_GEN

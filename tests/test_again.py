@@ -47,21 +47,13 @@ def test_data_and_consoles_have_no_second_try(name: str) -> None:
     assert not guests.asked
 
 
-def test_what_fails_on_two_machines_must_pass_on_both(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("programs", "cells"), [(4, 1), (1, 2)])
+def test_many_failures_and_many_machines_are_no_chance(programs: int, cells: int) -> None:
     guests = Guests()
-    both = [BAD, GOOD, Case("selftest b", "reclaim_x/case.one", "failed", "18 of 20")]
-    assert [case.status for case in second_try(both, guests.run)] == ["passed"] * 3
-    assert guests.asked == [("selftest a", "reclaim_x"), ("selftest b", "reclaim_x")]
-    assert "UNSTABLE selftest b: reclaim_x/case.one\n    18 of 20" in capsys.readouterr().out
-
-    def fails_on_b(suite: str, program: str) -> list[Case]:
-        return [Case(suite, f"{program}/case.one", "failed" if suite == "selftest b" else "passed")]
-
-    assert second_try(both, fails_on_b) == both
-
-
-def test_many_failures_are_no_chance() -> None:
-    guests = Guests()
-    many = [Case("selftest", f"reclaim_{program}/case.one", "failed") for program in range(5)]
+    many = [
+        Case(f"selftest {cell}", f"reclaim_{program}/case.one", "failed")
+        for program in range(programs)
+        for cell in range(cells)
+    ]
     assert second_try(many, guests.run) == many
     assert not guests.asked

@@ -12,8 +12,8 @@ from lr.ui import say
 # How much memory is free when is decided by what ran before and by the other guest on the same cores. Where a failure
 # means data lost or written by the wrong one, a single one counts.
 _NEVER = ("reclaim_dontcache", "reclaim_dirty")
-# Failures of programs in guests; more than that is no chance.
-_MOST = 4
+# More than that is no chance.
+_MOST = 3
 
 # The cases of the second run of a program, by suite and program.
 Run = Callable[[str, str], list[Case]]
@@ -26,30 +26,26 @@ def program_of(case: Case) -> str | None:
 
 
 def second_try(cases: Sequence[Case], run: Run) -> list[Case]:
-    """The cases; failed ones pass if their program then passes by itself wherever it failed; what failed is told."""
+    """The cases; failed ones have passed where their program then passes by itself; what failed is told and kept."""
     failed = [case for case in cases if case.status == "failed"]
     programs = [(case.suite, program_of(case)) for case in failed]
     wanted = [(suite, program) for suite, program in dict.fromkeys(programs) if program]
-    # Where something fails that has none nothing would be won.
-    if len(wanted) != len(set(programs)) or len(wanted) > _MOST:
+    # Where something fails that has none nothing would be won, and what fails on two machines is no chance.
+    alone = len({program for _, program in wanted}) == len(wanted) == len(set(programs))
+    if not alone or len(wanted) > _MOST:
         return list(cases)
-    broken: set[str] = set()
+    found = list(cases)
     for suite, program in wanted:
-        # What fails once more on one machine has failed on all of them.
-        if program in broken:
-            continue
         say(f"{suite}: {program} failed among the others: a second try in a guest of its own")
         second = run(suite, program)
-        passes = {case.name for case in second if case.status == "passed"}
+        passed = {case.name for case in second if case.status == "passed"}
         ours = {case.name for case in failed if (case.suite, program_of(case)) == (suite, program)}
-        if any(case.status == "failed" for case in second) or not ours <= passes:
+        if any(case.status == "failed" for case in second) or not ours <= passed:
             say(f"{suite}: {program} failed again")
-            broken.add(program)
-    found = list(cases)
-    for at, case in enumerate(found):
-        own = program_of(case)
-        if own and own not in broken:
-            say(f"UNSTABLE {case.suite}: {case.name}")
-            say("\n".join(f"    {line}" for line in case.message.splitlines()))
-            found[at] = replace(case, status="passed", message=f"failed first, passed by itself: {case.message}")
+            continue
+        for at, case in enumerate(found):
+            if case.suite == suite and program_of(case) == program:
+                say(f"UNSTABLE {suite}: {case.name}")
+                say("\n".join(f"    {line}" for line in case.message.splitlines()))
+                found[at] = replace(case, status="passed", message=f"failed first, passed by itself: {case.message}")
     return found

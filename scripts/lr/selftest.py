@@ -210,10 +210,10 @@ def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, ti
         words = [word for word in cell.only if word.split(":")[0] == program] or [program]
         return run(words, [cell], label=f"{label}-again")
 
-    if kernel == "series":
-        cases = not_skipped(cases, {f"{label} {cell.name}": cell for cell in cells})
     if not selection:
         cases = again.second_try(cases, alone)
+    if kernel == "series":
+        cases = not_skipped(cases, {f"{label} {cell.name}": cell for cell in cells})
     write_junit(layout.build / "results" / f"{label}.xml", cases)
     return cases
 

@@ -317,21 +317,21 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	for (int window = 0; window < 6 || window % 2 || (stalls[0] < 300 && now() < until);
 	     window++) {
 		int which = window % 2;
-		long stalled, woken, freed;
+		long begun[NR_COUNTERS], ended[NR_COUNTERS], stalled;
 		double read;
 
 		ASSERT_EQ(0, set_threads(threads[which]));
 		/* MiB, not seconds: on a busy host little may happen in a second. */
 		let_read(128, 5);
+		read_counters(begun);
 		stalled = direct_reclaims();
-		woken = vm_event(counters[WAKE]);
-		freed = vm_event(counters[HELPER_STEAL]);
 		read = let_read(256, 10);
 		stalled = direct_reclaims() - stalled;
+		read_counters(ended);
 		ksft_print_msg("%d threads: %ld stalls in %.0f MiB; %ld wakes, %ld pages\n",
 			       threads[which], stalled, read,
-			       vm_event(counters[WAKE]) - woken,
-			       vm_event(counters[HELPER_STEAL]) - freed);
+			       ended[WAKE] - begun[WAKE],
+			       ended[HELPER_STEAL] - begun[HELPER_STEAL]);
 		stalls[which] += stalled;
 		mib[which] += read;
 	}

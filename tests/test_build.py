@@ -197,6 +197,12 @@ def test_a_case_must_run_on_the_machine_that_is_made_for_it() -> None:
     assert "no node" in found[0].message
 
 
+def test_a_program_that_did_not_run_has_failed() -> None:
+    cases = [Case("s", "reclaim_a/f.x"), Case("s", "reclaim_b"), Case("t", "reclaim_b/f.x", "skipped")]
+    found = selftest.without_result(cases, ["reclaim_a", "reclaim_b"], ["s", "t"])
+    assert [(case.suite, case.name, case.status) for case in found] == [("t", "reclaim_a", "failed")]
+
+
 def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     source = tmp_path / "tools/testing/selftests/mm/reclaim_a.c"
     source.parent.mkdir(parents=True)

@@ -31,7 +31,7 @@ export TMPDIR=/tmp
 cd build/selftests || exit 1
 if [ $# = 0 ]; then
 	# run_vmtests.sh pipes through sed, which would keep everything to the end.
-	exec stdbuf -oL sh ./ksft_reclaim.sh
+	exec stdbuf -oL sh ./ksft_reclaim.sh -d
 fi
 
 # The same shape as run_vmtests.sh prints: each program's own KTAP nested behind "# ", its verdict after it.

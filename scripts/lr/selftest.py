@@ -106,11 +106,16 @@ def parse_tests(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def refuse_unknown(layout: Layout, selection: Sequence[str]) -> None:
-    """Fail, before half an hour of building, if a program is none of ours."""
+def programs(layout: Layout) -> list[str]:
+    """All of ours."""
     # In build/linux also those that are not saved yet.
     folders = (home / "tools/testing/selftests/mm" for home in (layout.root, layout.linux))
-    ours = sorted({path.stem for folder in folders for path in folder.glob("reclaim_*.c")})
+    return sorted({path.stem for folder in folders for path in folder.glob("reclaim_*.c")})
+
+
+def refuse_unknown(layout: Layout, selection: Sequence[str]) -> None:
+    """Fail, before half an hour of building, if a program is none of ours."""
+    ours = programs(layout)
     for word in selection:
         if word.split(":")[0] not in ours:
             raise Fail(f"TEST={word}: no such program; there are {', '.join(ours) or 'none yet'}")
@@ -192,6 +197,13 @@ def not_skipped(cases: Sequence[Case], cells: Mapping[str, Cell]) -> list[Case]:
     return [checked(case) for case in cases]
 
 
+def without_result(cases: Sequence[Case], ours: Sequence[str], suites: Sequence[str]) -> list[Case]:
+    """A failed case for each program of ours that left none on a machine on which all run."""
+    ran = {(case.suite, case.name.partition("/")[0]) for case in cases}
+    missing = ((suite, program) for suite in suites for program in ours if (suite, program) not in ran)
+    return [Case(suite, program, "failed", "did not run, or said nothing") for suite, program in missing]
+
+
 def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, timeout: int) -> list[Case]:
     """The verb's work: check the options, build, run, write JUnit."""
     selection = parse_tests(tests)
@@ -212,6 +224,8 @@ def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, ti
 
     if not selection:
         cases = again.second_try(cases, alone)
+        everywhere = [f"{label} {cell.name}" for cell in cells if not cell.only]
+        cases += without_result(cases, programs(layout), everywhere)
     if kernel == "series":
         cases = not_skipped(cases, {f"{label} {cell.name}": cell for cell in cells})
     write_junit(layout.build / "results" / f"{label}.xml", cases)

@@ -1,4 +1,5 @@
 #!/bin/sh -e
 # SPDX-License-Identifier: GPL-2.0-only
 
-./run_vmtests.sh -t reclaim
+# With -d, reclaim_pcp_drain runs, too: a task is killed there.
+./run_vmtests.sh -t reclaim "$@"

@@ -120,7 +120,7 @@ def enter(cgroup: Path) -> None:
 
 
 def end_cgroup(cgroup: Path, seconds: float) -> str:
-    """Kill all in it and remove it; empty, or who did not go."""
+    """Kill all in it and remove it; empty, or which tasks did not go."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         put(cgroup / "cgroup.kill", 1)

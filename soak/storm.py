@@ -105,7 +105,7 @@ def turn_cpu(rng: random.Random) -> str:
 
 
 def turn_block(rng: random.Random) -> str:
-    """A block of memory goes, or comes back; who can not go within 8 s stays."""
+    """A block of memory goes, or comes back; one that cannot go within 8 s stays."""
     block = BLOCKS / f"memory{rng.choice(numbered(BLOCKS, 'memory'))}" / "state"
     if get(block) == "offline":
         return put(block, rng.choice(("online", "online_movable", "online_kernel")))

@@ -29,6 +29,7 @@ def test_what_passes_by_itself_is_told_and_kept(capsys: pytest.CaptureFixture[st
     assert guests.asked == [("selftest a", "reclaim_x")]
     assert [case.status for case in found] == ["passed", "passed"]
     assert found[0].message == "failed first, passed by itself: 17 of 20"
+    assert [case.unstable for case in found] == [True, False]
     assert "UNSTABLE selftest a: reclaim_x/case.one\n    17 of 20" in capsys.readouterr().out
 
 

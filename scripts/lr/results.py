@@ -28,18 +28,26 @@ class Case:
     status: Status = "passed"
     message: str = ""
     seconds: float = 0.0
+    # It failed among others, and passed by itself.
+    unstable: bool = False
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many passed, failed and were skipped; counts add up with +."""
+    """How many passed (unstable ones, too), failed and were skipped; counts add up with +."""
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    unstable: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+        return Counts(
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.skipped + other.skipped,
+            self.unstable + other.unstable,
+        )
 
     @property
     def status(self) -> int:
@@ -54,13 +62,16 @@ class Counts:
 
 def count(cases: Iterable[Case]) -> Counts:
     """Count cases by status."""
-    found = [case.status for case in cases]
-    return Counts(found.count("passed"), found.count("failed"), found.count("skipped"))
+    listed = list(cases)
+    found = [case.status for case in listed]
+    unstable = sum(case.unstable for case in listed)
+    return Counts(found.count("passed"), found.count("failed"), found.count("skipped"), unstable)
 
 
 def summary_line(counts: Counts) -> str:
     """The closing line of a verb that tests."""
-    return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+    unstable = f", {counts.unstable} UNSTABLE" if counts.unstable else ""
+    return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped{unstable}"
 
 
 def failures(cases: Sequence[Case], limit: int = 20) -> str:

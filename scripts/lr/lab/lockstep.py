@@ -23,8 +23,8 @@ from lr.ui import Fail
 
 QUANTUM, QUANTUM_RANGE = 5000, (500, 100000)
 # Up to this quantum spinlocks are queued and fair, as on a real machine. With longer rounds a hand-over of a lock could
-# take a round. There the kernel sees a hypervisor and takes test-and-set locks (virt_spin_lock): who unlocks and
-# locks again then goes before those that wait, and who holds a lock for long harms nobody else.
+# take a round. There the kernel sees a hypervisor and takes test-and-set locks (virt_spin_lock): a CPU that unlocks and
+# locks again then goes before those that wait, and a CPU that holds a lock for long harms no other.
 QUEUED_LOCKS = 1000
 _FLAGS = ("-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fvisibility=hidden", "-pthread")
 

@@ -35,7 +35,7 @@ def stressors() -> list[str]:
     for name in CLASSES:
         words = ["stress-ng", "--class", f"{name}?"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-        listed = re.match(rf"class '{name}' stressors:(.*)", done.stdout, re.DOTALL)
+        listed = re.match(rf"class '{name}' stressors:(.*)", done.stdout)
         if not listed:
             finding(f"stress-ng has no class {name}: {(done.stdout + done.stderr).strip()[:200]}")
             continue

@@ -198,8 +198,9 @@ def test_a_case_must_run_on_the_machine_that_is_made_for_it() -> None:
 
 
 def test_a_program_that_did_not_run_has_failed() -> None:
-    cases = [Case("s", "reclaim_a/f.x"), Case("s", "reclaim_b"), Case("t", "reclaim_b/f.x", "skipped")]
-    found = selftest.without_result(cases, ["reclaim_a", "reclaim_b"], ["s", "t"])
+    cases = [Case("s", "reclaim_a/f.x"), Case("s", "reclaim_b", "skipped"), Case("t", "reclaim_b/f.x", "skipped")]
+    cases += [Case("t", "reclaim_a"), Case("u", "guest", "failed")]
+    found = selftest.without_result(cases, ["reclaim_a", "reclaim_b"], ["s", "t", "u"])
     assert [(case.suite, case.name, case.status) for case in found] == [("t", "reclaim_a", "failed")]
 
 

@@ -16,7 +16,7 @@ def test_counts_add_and_sum_up() -> None:
     assert counts.total == 5
     assert summary_line(counts) == "3 passed, 1 failed, 1 skipped"
     counts += count([Case("a", "x", unstable=True)])
-    assert summary_line(counts) == "4 passed, 1 failed, 1 skipped, 1 UNSTABLE"
+    assert summary_line(counts) == "4 passed, 1 failed, 1 skipped; 1 of the passed UNSTABLE"
 
 
 def test_a_failure_shows_how_it_begins_and_ends() -> None:

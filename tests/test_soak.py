@@ -122,3 +122,18 @@ def test_kept_files_are_compared(tmp_path: Path) -> None:
     found = files.compare(folder, 1, "xfs", ledger)[1]
     assert len(found) == 4
     assert any("the first wrong one at 0" in text for text in found)
+
+
+def test_stressors_are_those_of_the_classes_that_there_are(tmp_path: Path) -> None:
+    tool = tmp_path / "stress-ng"
+    tool.write_text(
+        "#!/bin/sh\n"
+        "case $2 in memory*) echo \"class 'memory' stressors: numa swap\";;\n"
+        "*) echo \"Unknown class: '${2%?}', available classes: vm\" >&2; exit 1;; esac\n"
+    )
+    tool.chmod(0o755)
+    call = "import others; print(others.stressors())"
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, "-B", "-c", call], cwd=SOAK, env=env, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "['numa']"
+    assert done.stdout.count("has no class") == 3

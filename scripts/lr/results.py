@@ -70,7 +70,7 @@ def count(cases: Iterable[Case]) -> Counts:
 
 def summary_line(counts: Counts) -> str:
     """The closing line of a verb that tests."""
-    unstable = f", {counts.unstable} UNSTABLE" if counts.unstable else ""
+    unstable = f"; {counts.unstable} of the passed UNSTABLE" if counts.unstable else ""
     return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped{unstable}"
 
 

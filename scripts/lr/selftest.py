@@ -198,10 +198,17 @@ def not_skipped(cases: Sequence[Case], cells: Mapping[str, Cell]) -> list[Case]:
 
 
 def without_result(cases: Sequence[Case], ours: Sequence[str], suites: Sequence[str]) -> list[Case]:
-    """A failed case for each program of ours that left none on a machine on which all run."""
-    ran = {(case.suite, case.name.partition("/")[0]) for case in cases}
-    missing = ((suite, program) for suite in suites for program in ours if (suite, program) not in ran)
-    return [Case(suite, program, "failed", "did not run, or said nothing") for suite, program in missing]
+    """A failed case for each program of ours that left no case on a machine on which all run.
+
+    Where the guest itself has failed, that is the news.
+    """
+    broken = {case.suite for case in cases if case.name == "guest" and case.status == "failed"}
+    # A program that passed without a case of its own has tested nothing.
+    ran = {(case.suite, case.name.partition("/")[0]) for case in cases if "/" in case.name or case.status != "passed"}
+    missing = (
+        (suite, program) for suite in suites if suite not in broken for program in ours if (suite, program) not in ran
+    )
+    return [Case(suite, program, "failed", "did not run, or ran no case") for suite, program in missing]
 
 
 def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, timeout: int) -> list[Case]:

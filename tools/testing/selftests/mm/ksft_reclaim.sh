@@ -1,5 +1,5 @@
 #!/bin/sh -e
 # SPDX-License-Identifier: GPL-2.0-only
 
-# With -d, reclaim_pcp_drain runs, too: a task is killed there.
+# Arguments go to run_vmtests.sh; with -d it also runs tests that have a task killed.
 ./run_vmtests.sh -t reclaim "$@"

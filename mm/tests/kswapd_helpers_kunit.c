@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * kswapd's helpers: when they begin and end, whose page table walk they use, that
- * they leave slab to kswapd and wake tasks that wait for the reserves.
+ * they leave slab to kswapd, note refaults and wake tasks that wait for the reserves.
  * Included by mm/vmscan.c.
  */
 #include <kunit/test.h>
@@ -151,6 +151,25 @@ static void a_helper_leaves_slab_to_kswapd(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, asked);
 }
 
+/* On the classic LRU, active pages are spared until there are refaults again. */
+static void a_pass_notes_refaults(struct kunit *test)
+{
+	pg_data_t *pgdat = first_online_pgdat();
+	unsigned long *noted = mem_cgroup_lruvec(NULL, pgdat)->refaults;
+	unsigned int flags;
+
+	if (lru_gen_enabled())
+		kunit_skip(test, "MGLRU does not compare refaults");
+	/* Far from any number that these counters have. */
+	noted[WORKINGSET_ANON] = ULONG_MAX / 2;
+	noted[WORKINGSET_FILE] = ULONG_MAX / 2;
+	flags = memalloc_noreclaim_save();
+	kswapd_helper_shrink(pgdat, false);
+	memalloc_noreclaim_restore(flags);
+	KUNIT_EXPECT_NE(test, noted[WORKINGSET_ANON], ULONG_MAX / 2);
+	KUNIT_EXPECT_NE(test, noted[WORKINGSET_FILE], ULONG_MAX / 2);
+}
+
 #ifdef CONFIG_LRU_GEN
 /* kswapd uses the node's walk. A helper has PF_KSWAPD, too, but gets a walk of its own. */
 static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
@@ -190,6 +209,7 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(a_boost_counts),
 	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),
 	KUNIT_CASE(a_helper_leaves_slab_to_kswapd),
+	KUNIT_CASE(a_pass_notes_refaults),
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_does_not_use_its_nodes_walk),
 #endif

@@ -29,11 +29,11 @@ echo "${THREADS:-1}" >/proc/sys/vm/kswapd_threads || fail "vm.kswapd_threads can
 read_before=$(figure pgpgin)
 stalls=$(figure 'allocstall_.*')
 kswapd=$(figure pgsteal_kswapd)
-helpers=$(figure pgsteal_kswapd_helper)
+helpers=$(figure kswapd_helper_steal)
 ms=$(cpu_ms)
 build/bench/bin/readers 6 20 fadvise /dev/nullb0 >/dev/null || fail "the readers failed"
 ms=$(($(cpu_ms) - ms))
 kib=$(($(figure pgpgin) - read_before))
 [ $kib -gt 0 ] || fail "nothing was read"
 stalls=$(awk -v n=$(($(figure 'allocstall_.*') - stalls)) -v kib=$kib 'BEGIN { printf "%.2f\n", n * 1048576 / kib }')
-echo "stalls=$stalls cpu=${ms}ms kswapd=$(($(figure pgsteal_kswapd) - kswapd)) helpers=$(($(figure pgsteal_kswapd_helper) - helpers))"
+echo "stalls=$stalls cpu=${ms}ms kswapd=$(($(figure pgsteal_kswapd) - kswapd)) helpers=$(($(figure kswapd_helper_steal) - helpers))"

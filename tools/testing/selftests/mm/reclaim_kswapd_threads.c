@@ -28,7 +28,7 @@
 #define MAX_CGROUPS	512
 
 static const char * const counters[] = {
-	"kswapd_helper_wake", "pgsteal_kswapd_helper", "pgsteal_kswapd",
+	"kswapd_helper_wake", "kswapd_helper_steal", "pgsteal_kswapd",
 };
 
 enum { WAKE, HELPER_STEAL, STEAL, NR_COUNTERS };

@@ -395,7 +395,7 @@ static void read_in_cgroups(int me, int nr)
 static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, bool *enabled,
 			    int nr, int seconds, long enough, long *percent, long *freed)
 {
-	long before[NR_COUNTERS], after[NR_COUNTERS], ticks;
+	long before[NR_COUNTERS], after[NR_COUNTERS], stalled, ticks;
 	double begun, taken;
 
 	if (too_big())
@@ -413,6 +413,7 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 	}
 	ASSERT_TRUE(fill_memory());
 	read_counters(before);
+	stalled = direct_reclaims();
 	ticks = helpers_ticks();
 	begun = now();
 	do {
@@ -424,8 +425,9 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 	*percent = (helpers_ticks() - ticks) * 100 / sysconf(_SC_CLK_TCK) / taken;
 	for (int i = 0; i < NR_READERS; i++)
 		EXPECT_EQ(0, waitpid(readers[i], NULL, WNOHANG));
-	ksft_print_msg("helpers: %ld%% of a CPU, %ld of kswapd's %ld pages, woken %ld times\n",
-		       *percent, *freed, after[STEAL] - before[STEAL], after[WAKE] - before[WAKE]);
+	ksft_print_msg("helpers: %ld%% of a CPU, %ld of kswapd's %ld pages, woken %ld times; %ld stalls\n",
+		       *percent, *freed, after[STEAL] - before[STEAL],
+		       after[WAKE] - before[WAKE], direct_reclaims() - stalled);
 	EXPECT_GT(after[WAKE], before[WAKE]);
 	EXPECT_GT(after[STEAL], before[STEAL]);
 	return true;

@@ -429,7 +429,7 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 	*percent = (helpers_ticks() - ticks) * 100 / sysconf(_SC_CLK_TCK) / taken;
 	for (int i = 0; i < NR_READERS; i++)
 		EXPECT_EQ(0, waitpid(readers[i], NULL, WNOHANG));
-	ksft_print_msg("helpers: %ld%% of a CPU, %ld of kswapd's %ld pages, woken %ld times; %ld stalls\n",
+	ksft_print_msg("helpers: %ld%% CPU, %ld of kswapd's %ld pages, %ld wakes, %ld stalls\n",
 		       *percent, *freed, after[STEAL] - before[STEAL],
 		       after[WAKE] - before[WAKE], direct_reclaims() - stalled);
 	EXPECT_GT(after[WAKE], before[WAKE]);

@@ -166,16 +166,14 @@ static void a_pass_notes_refaults(struct kunit *test)
 	bool mglru = lru_gen_enabled();
 	unsigned int flags;
 
-	if (mglru)
-		use_mglru(false);
+	use_mglru(false);
 	/* Far from any number that these counters have. */
 	noted[WORKINGSET_ANON] = ULONG_MAX / 2;
 	noted[WORKINGSET_FILE] = ULONG_MAX / 2;
 	flags = memalloc_noreclaim_save();
 	kswapd_helper_shrink(pgdat, false);
 	memalloc_noreclaim_restore(flags);
-	if (mglru)
-		use_mglru(true);
+	use_mglru(mglru);
 	KUNIT_EXPECT_NE(test, noted[WORKINGSET_ANON], ULONG_MAX / 2);
 	KUNIT_EXPECT_NE(test, noted[WORKINGSET_FILE], ULONG_MAX / 2);
 }

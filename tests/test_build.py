@@ -129,7 +129,10 @@ def test_ablations_in_turn_are_all_there_and_begin_elsewhere() -> None:
     ablations = [ablate.Ablation(Path(name), name, ()) for name in "abcdefg"]
     turns = [[each.mechanism for each in ablate.in_turn(ablations, day)] for day in range(7)]
     assert all(sorted(turn) == list("abcdefg") for turn in turns)
-    assert len({turn[0] for turn in turns}) >= 3
+    for number in (7, 54, 55, 56):
+        many = [ablate.Ablation(Path(str(i)), str(i), ()) for i in range(number)]
+        begun = {each.mechanism for day in range(number // 3 + 1) for each in ablate.in_turn(many, day)[:3]}
+        assert len(begun) == number
     assert ablate.in_turn([], 5) == []
 
 
@@ -202,6 +205,41 @@ def test_a_program_that_did_not_run_has_failed() -> None:
     cases += [Case("t", "reclaim_a"), Case("u", "guest", "failed")]
     found = selftest.without_result(cases, ["reclaim_a", "reclaim_b"], ["s", "t", "u"])
     assert [(case.suite, case.name, case.status) for case in found] == [("t", "reclaim_a", "failed")]
+
+
+def test_a_case_that_is_skipped_everywhere_has_failed() -> None:
+    cases = [Case("s", "a/f.x", "skipped"), Case("t", "a/f.x"), Case("s", "a/f.y", "skipped", "no disk")]
+    cases += [Case("t", "a/f.y", "skipped", "no disk")]
+    found = selftest.nowhere(cases)
+    assert [case.status for case in found] == ["skipped", "passed", "failed", "failed"]
+    assert "no disk" in found[2].message
+
+
+def test_a_suite_of_which_no_case_ran_has_failed() -> None:
+    cases = [Case("kunit uml", "a/x"), Case("kunit uml", "b/x", "skipped"), Case("kunit qemu", "guest", "failed")]
+    found = kunit.without_result(cases, ["a", "b"], ["kunit uml", "kunit qemu"])
+    assert [(case.suite, case.name, case.status) for case in found] == [("kunit uml", "b", "failed")]
+
+
+def test_an_ablation_names_tests_that_exist(tmp_path: Path) -> None:
+    source = tmp_path / "tools/testing/selftests/mm/reclaim_a.c"
+    source.parent.mkdir(parents=True)
+    source.write_text("FIXTURE_VARIANT_ADD(fix, xfs)\nTEST_F_TIMEOUT(fix, case, 60)\n")
+    suite = tmp_path / "mm/tests/suite_kunit.c"
+    suite.parent.mkdir(parents=True)
+    suite.write_text("KUNIT_CASE_PARAM(case, gen)\n")
+    good = ("selftest reclaim_a", "selftest reclaim_a:case", "selftest reclaim_a:fix.xfs.case", "kunit suite")
+    bad = ("selftest reclaim_b", "selftest reclaim_a:other", "selftest reclaim_a:fix.ext4.case", "kunit suite.x")
+    for names, number in ((good, 0), (bad, len(bad))):
+        text = "Ablation: x\n" + "".join(f"Caught-by: {name}\n" for name in names)
+        assert len(ablate.unknown(Layout(tmp_path), ablate.parse(Path("a.patch"), text))) == number
+
+
+def test_the_assertion_that_caught_an_ablation_is_told() -> None:
+    catch = ablate.parse(Path("a.patch"), HEADER).catches[0]
+    message = "woken 3 times\n/work/mm/reclaim_a.c:12:case:Expected 1 (1) < 0 (0)\nTest failed"
+    cases = [Case("s", "reclaim_dontcache/dontcache.xfs.memory_reclaim", "failed", message)]
+    assert ablate.assertion(catch, cases) == "reclaim_a.c:12:case:Expected 1 (1) < 0 (0)"
 
 
 def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path) -> None:

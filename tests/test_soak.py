@@ -73,7 +73,10 @@ def test_what_is_a_finding() -> None:
     console = "[ 1.0] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1\n"
     assert "console: warning" in soak.judge(replace(good, console=console))[0]
     for line in ("vmstat_refresh: nr_isolated_file -5", "EXT4-fs error (device vda): x", "BTRFS error (device vdc): x"):
-        assert soak.judge(replace(good, console=f"[ 1.0] {line}\n")) == [f"console: [ 1.0] {line}"]
+        (found,) = soak.judge(replace(good, console=f"[ 1.0] {line}\n"))
+        assert found.endswith(f"[ 1.0] {line}")
+    assert soak.judge(replace(good, console=console, ended="timeout"))[0] == "the guest: timeout"
+    assert soak.judge(replace(good, output="@result actions=0 compared=0\n")) == ["the storm did nothing"]
     assert soak.judge(replace(good, console="[ 1.0] EXT4-fs error (device dm-4): x\n")) == []
 
 
@@ -86,6 +89,9 @@ def test_what_stock_has_too_is_no_failure() -> None:
     assert soak.judged([stock, more])[1].status == "failed"
     late, early = "console: warning: [  195.61] WARNING: at x.c:1", "console: warning: [   95.60] WARNING: at x.c:1"
     assert soak.shape(late) == soak.shape(early)
+    hung = "console: hung task: INFO: task kswapd0:44 blocked for more than 120 seconds.\n[ 1.0]  {}+0x12/0x34"
+    assert soak.shape(hung.format("schedule")) != soak.shape(hung.format("io_schedule"))
+    assert soak.shape(hung.format("schedule")) == soak.shape(hung.format("schedule").replace(":44", ":45"))
     assert soak.shape("lost: /mnt/xfs/f1") != soak.shape("lost: /mnt/xfs/f2")
     other = replace(ours, findings=["lost: /mnt/xfs/f1"])
     (_, case) = soak.judged([stock, other])

@@ -125,6 +125,7 @@ int main(int argc, char **argv)
 		if (!pid)
 			worker(i, kib * 1024 / PAGE / nr);
 	}
+	watch_undisturbed();
 	wait_for(&shared->filled, nr);
 	fill_ms = (now_ns() - start) / 1e6;
 	start = now_ns();

@@ -80,7 +80,7 @@ stage_reclaim() {
 	value "$1" kib "$(came "$out")"
 	value "$1" asked_kib "$(asked "$out")"
 	awk -v x="$1" -v asked="$(asked "$out")" -v came="$(came "$out")" 'BEGIN {
-		if (came < asked * 0.9 || came > asked * 1.1)
+		if (came < asked * 0.97 || came > asked * 1.03)
 			print "@note", x, "readers: they asked for", asked, "KiB, and", came, "came" }'
 	value "$1" allocstall "$(vmstat_delta allocstall_normal allocstall_dma32 allocstall_dma allocstall_movable)"
 	for name in psi_some_us psi_full_us; do

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the lab's programs share: an end with a reason, the clock, waiting, and random numbers. */
+/* What the lab's programs share: an end with a reason, the clock, waiting, a watcher's rights, and random numbers. */
 #ifndef LAB_H
 #define LAB_H
 
 #include <errno.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define NS_A_SECOND	1000000000ULL
@@ -48,6 +50,20 @@ static inline void sleep_until_ns(uint64_t when)
 static inline void nap(double seconds)
 {
 	sleep_until_ns(now_ns() + (uint64_t)(seconds * 1e9));
+}
+
+/*
+ * For a process that only watches a load, once the load runs: it waits neither for a CPU that the load has nor for a page
+ * of its own, so that what it reads at an edge of a window is of that moment.
+ */
+static inline void watch_undisturbed(void)
+{
+	struct sched_param first = { .sched_priority = 1 };
+
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		die("mlockall");
+	if (sched_setscheduler(0, SCHED_FIFO, &first))
+		die("SCHED_FIFO");
 }
 
 /* Marsaglia's xorshift: one step, far cheaper than what is measured with it. */

@@ -6,7 +6,7 @@
  *
  * N processes, each at an offset of its own in PATH number i modulo the paths. fadvise fills the page cache without
  * copying, mmap maps and touches, read copies, direct bypasses the page cache. Prints one line: kib= (asked for: less
- * may have come, fadvise does not tell), ms= (of the window), cpu_ms= (of all readers).
+ * may have come, fadvise does not tell), ms= (of the window).
  *
  * READERS_WARM		seconds before the window begins, or "signal": it begins with SIGUSR1; lockstep ends with it
  * READERS_DIR		folder for vmstat.before and vmstat.after: /proc/vmstat at both edges of the window, and
@@ -100,22 +100,14 @@ static unsigned long total_kib(int nr)
 	return kib;
 }
 
-static double total_cpu(const pid_t *pids, int nr)
-{
-	struct timespec ts;
-	double cpu = 0;
-	clockid_t id;
+/* What is read at both edges of the window, as text. */
+static struct edge {
+	char vmstat[1 << 16];
+	char psi[256];
+	unsigned long kib;
+} edges[2];
 
-	for (int i = 0; i < nr; i++) {
-		if (!clock_getcpuclockid(pids[i], &id) && !clock_gettime(id, &ts))
-			cpu += ts.tv_sec + ts.tv_nsec / 1e9;
-	}
-	return cpu;
-}
-
-static char vmstat[2][1 << 16];
-
-static size_t read_whole(const char *path, char *buf, size_t size)
+static void read_whole(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY);
 	size_t have = 0;
@@ -127,30 +119,20 @@ static size_t read_whole(const char *path, char *buf, size_t size)
 		have += got;
 	close(fd);
 	buf[have] = '\0';
-	return have;
 }
 
-/* /proc/vmstat, and as further counters how long tasks were stalled for memory. */
-static void keep_vmstat(char *buf, size_t size)
+/* The counters; as further ones how long tasks were stalled for memory. */
+static void write_down(const char *dir, const char *name, const struct edge *edge)
 {
-	size_t have = read_whole("/proc/vmstat", buf, size);
 	unsigned long some, full;
-	char text[256];
-
-	read_whole("/proc/pressure/memory", text, sizeof(text));
-	if (sscanf(text, "some %*s %*s %*s total=%lu full %*s %*s %*s total=%lu", &some, &full) != 2)
-		die("/proc/pressure/memory");
-	snprintf(buf + have, size - have, "psi_some_us %lu\npsi_full_us %lu\n", some, full);
-}
-
-static void write_down(const char *dir, const char *edge, const char *from)
-{
 	char path[512];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/vmstat.%s", dir, edge);
+	if (sscanf(edge->psi, "some %*s %*s %*s total=%lu full %*s %*s %*s total=%lu", &some, &full) != 2)
+		die("/proc/pressure/memory");
+	snprintf(path, sizeof(path), "%s/vmstat.%s", dir, name);
 	f = fopen(path, "w");
-	if (!f || fputs(from, f) < 0 || fclose(f))
+	if (!f || fprintf(f, "%spsi_some_us %lu\npsi_full_us %lu\n", edge->vmstat, some, full) < 0 || fclose(f))
 		die(path);
 }
 
@@ -173,8 +155,7 @@ int main(int argc, char **argv)
 	int nr = argc > 4 ? atoi(argv[1]) : 0;
 	double seconds = argc > 4 ? atof(argv[2]) : 0;
 	bool bad = false;
-	unsigned long before, after;
-	double start, end, cpu;
+	double start, end;
 	static pid_t pids[MAX_READERS];
 	int status;
 	sigset_t go;
@@ -198,30 +179,33 @@ int main(int argc, char **argv)
 			reader(i, nr, argv[3][0], argv[4 + i % (argc - 4)]);
 	}
 	warm_up(warm, &go);
-	/* Counters and window have the same edges: what is written down waits. */
-	if (dir)
-		keep_vmstat(vmstat[0], sizeof(vmstat[0]));
-	before = total_kib(nr);
-	cpu = total_cpu(pids, nr);
+	watch_undisturbed();
+	/* Nothing comes between the window and what the data and the direct reclaims in it are counted by. */
+	if (dir) {
+		read_whole("/proc/pressure/memory", edges[0].psi, sizeof(edges[0].psi));
+		read_whole("/proc/vmstat", edges[0].vmstat, sizeof(edges[0].vmstat));
+	}
+	edges[0].kib = total_kib(nr);
 	start = now();
 	MARK(MARK_BEGIN);
 	sleep_until_ns((uint64_t)((start + seconds) * 1e9));
 	MARK(MARK_END);
 	end = now();
-	after = total_kib(nr);
-	if (dir)
-		keep_vmstat(vmstat[1], sizeof(vmstat[1]));
-	cpu = total_cpu(pids, nr) - cpu;
+	edges[1].kib = total_kib(nr);
+	if (dir) {
+		read_whole("/proc/vmstat", edges[1].vmstat, sizeof(edges[1].vmstat));
+		read_whole("/proc/pressure/memory", edges[1].psi, sizeof(edges[1].psi));
+	}
 	/* The last reader that closes a device frees its whole page cache, which takes some 20 s in lockstep. */
 	if (warm)
 		MARK(MARK_OFF);
 	if (dir) {
-		write_down(dir, "before", vmstat[0]);
-		write_down(dir, "after", vmstat[1]);
+		write_down(dir, "before", &edges[0]);
+		write_down(dir, "after", &edges[1]);
 	}
 	atomic_store(&shared->stop, 1);
 	for (int i = 0; i < nr; i++)
 		bad |= waitpid(pids[i], &status, 0) < 0 || status;
-	printf("kib=%lu ms=%.0f cpu_ms=%.0f\n", after - before, (end - start) * 1000, cpu * 1000);
+	printf("kib=%lu ms=%.0f\n", edges[1].kib - edges[0].kib, (end - start) * 1000);
 	return bad;
 }

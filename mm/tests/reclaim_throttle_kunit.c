@@ -5,7 +5,8 @@
  * Included by mm/vmscan.c. The suite runs throttle_for_writeback() on a made-up
  * node, with reclaim_throttle() replaced, and throttle_cgroup(). A context switch
  * to another task shows that a cgroup waits. The test task plays kswapd by setting
- * PF_KSWAPD. Also tested: what shrink_folio_list() counts before a cgroup may wait.
+ * PF_KSWAPD. Also tested: that shrink_node() of either LRU gets there, and what
+ * shrink_folio_list() counts before a cgroup may wait.
  */
 #include <kunit/test.h>
 #include <linux/jiffies.h>
@@ -171,6 +172,51 @@ static void throttle_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_CONGESTED, &pgdat->flags), c->node_congested);
 }
 
+static void shrink_congested_node(struct kunit *test, pg_data_t *pgdat)
+{
+	struct scan_control sc = {
+		.gfp_mask = GFP_KERNEL,
+		.nr_to_reclaim = SWAP_CLUSTER_MAX,
+		.priority = DEF_PRIORITY,
+		.reclaim_idx = MAX_NR_ZONES - 1,
+		.may_writepage = 1,
+		.may_unmap = 1,
+		.may_swap = 1,
+	};
+	unsigned int flags = memalloc_noreclaim_save();
+
+	throttled_for = NOBODY;
+	set_bit(PGDAT_CONGESTED, &pgdat->flags);
+	set_task_reclaim_state(current, &sc.reclaim_state);
+	kunit_activate_static_stub(test, reclaim_throttle, note_throttle);
+	shrink_node(pgdat, &sc);
+	kunit_deactivate_static_stub(test, reclaim_throttle);
+	set_task_reclaim_state(current, NULL);
+	clear_pgdat_congested(pgdat);
+	memalloc_noreclaim_restore(flags);
+}
+
+/* Direct reclaim of a real node, on both LRUs. */
+static void a_congested_node_holds_direct_reclaim(struct kunit *test)
+{
+	pg_data_t *pgdat = first_online_pgdat();
+
+#ifdef CONFIG_LRU_GEN
+	bool mglru = lru_gen_enabled();
+
+	lru_gen_change_state(true);
+	shrink_congested_node(test, pgdat);
+	KUNIT_EXPECT_EQ(test, throttled_for, VMSCAN_THROTTLE_CONGESTED);
+	lru_gen_change_state(false);
+#endif
+	shrink_congested_node(test, pgdat);
+	KUNIT_EXPECT_EQ(test, throttled_for, VMSCAN_THROTTLE_CONGESTED);
+	KUNIT_EXPECT_FALSE(test, test_bit(PGDAT_CONGESTED, &pgdat->flags));
+#ifdef CONFIG_LRU_GEN
+	lru_gen_change_state(mglru);
+#endif
+}
+
 /* What NFS says while the server commits, and before it is asked to. */
 static void say_committing(struct folio *folio, bool *dirty, bool *writeback)
 {
@@ -276,6 +322,7 @@ static void cycled_test(struct kunit *test)
 
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
+	KUNIT_CASE(a_congested_node_holds_direct_reclaim),
 	KUNIT_CASE_PARAM(cycled_test, cycled_gen_params),
 	{ }
 };

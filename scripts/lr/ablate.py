@@ -80,15 +80,27 @@ def parse(path: Path, text: str) -> Ablation:
     return Ablation(path, head[1].strip(), tuple(catches))
 
 
-def verdict(catch: Catch, cases: Sequence[Case]) -> str:
-    """Empty when the test noticed, that is, ran and failed, in each cell named; otherwise what happened instead."""
+def _named(catch: Catch, cases: Sequence[Case]) -> list[Case]:
+    """The results of the test."""
     if catch.kind == "kunit":
         pattern = catch.name.replace(".", "/", 1) + ("" if "." in catch.name else "/*")
     else:
         program, _, case = catch.name.partition(":")
         pattern = f"{program}/{case}" if "." in case else f"{program}/*.{case}" if case else f"{program}/*"
     # A parametrised KUnit case has one case more for each parameter below it.
-    named = [case for case in cases if fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}/*")]
+    return [case for case in cases if fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}/*")]
+
+
+def assertion(catch: Catch, cases: Sequence[Case]) -> str:
+    """Which one failed, for a person to see whether it is there for this mechanism."""
+    lines = [line for case in _named(catch, cases) if case.status == "failed" for line in case.message.splitlines()]
+    told = next((line for line in lines if "xpected" in line), lines[0] if lines else "")
+    return re.sub(r"^\S*/", "", told.strip())
+
+
+def verdict(catch: Catch, cases: Sequence[Case]) -> str:
+    """Empty when the test noticed, that is, ran and failed, in each cell named; otherwise what happened instead."""
+    named = _named(catch, cases)
     if not named:
         return "did not run"
     # One suite for each cell.
@@ -96,6 +108,26 @@ def verdict(catch: Catch, cases: Sequence[Case]) -> str:
     if not silent:
         return ""
     return "was skipped" if all(case.status == "skipped" for case in named if case.suite in silent) else "passed"
+
+
+def unknown(layout: Layout, ablation: Ablation) -> list[str]:
+    """The named tests that are not in our sources, so that none of them could fail."""
+    return [f"{ablation.path.name}: there is no {each.label}" for each in ablation.catches if not _exists(layout, each)]
+
+
+def _exists(layout: Layout, catch: Catch) -> bool:
+    if catch.kind == "kunit":
+        suite, _, case = catch.name.partition(".")
+        files = list(layout.root.glob(f"*/tests/{suite}_kunit.c"))
+    else:
+        suite, _, case = catch.name.partition(":")
+        files = list(layout.root.glob(f"tools/testing/selftests/mm/{suite}.c"))
+    text = "".join(path.read_text() for path in files)
+    # The fixture, its variant and the case, as the harness names them; a KUnit case stands alone.
+    words = case.split(".") if case else []
+    defined = re.findall(r"\b(?:TEST|FIXTURE|KUNIT_CASE)\w*\(([^)]*)", text)
+    names = {name.strip() for one in defined for name in one.split(",")}
+    return bool(files) and all(word in names for word in words)
 
 
 def image(layout: Layout, ablation: Ablation) -> Path:
@@ -133,17 +165,21 @@ def _run_named(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, t
 def _test(layout: Layout, ablation: Ablation, catch: Catch, kernel: Path, timeout: int) -> Case:
     timer = Progress(catch.label)
     for number_of_run in range(1, _RUNS + 1):
-        problem = verdict(catch, _run_named(layout, ablation, catch, kernel, timeout))
+        cases = _run_named(layout, ablation, catch, kernel, timeout)
+        problem = verdict(catch, cases)
         if problem != "passed":
             break
         say(f"{catch.label} passed with ablation {ablation.path.stem}: run {number_of_run} of {_RUNS}")
-    message = f"{catch.label} {problem}; it must fail without this mechanism" if problem else ""
+    message = f"{catch.label} {problem}; it must fail without this mechanism" if problem else assertion(catch, cases)
     return Case(ablation.mechanism, catch.label, "failed" if problem else "passed", message, timer.elapsed())
 
 
 def in_turn(ablations: Sequence[Ablation], day: int) -> list[Ablation]:
-    """The same ones, beginning elsewhere each day, so that a budget does not leave out the same ones for ever."""
-    first = day * len(ablations) // 3 % max(len(ablations), 1)
+    """The same ones, beginning elsewhere each day, so that a budget does not leave out the same ones for ever.
+
+    Days that have time for three each leave out none.
+    """
+    first = day * 3 % max(len(ablations), 1)
     return [*ablations[first:], *ablations[:first]]
 
 
@@ -182,6 +218,8 @@ def main(argv: list[str]) -> int:
         found = run_one(layout, ablation, timeout)
         cases += found
         for case in found:
+            if case.status == "passed":
+                say(f"  caught by {case.name}: {case.message}")
             told = case.name if case.status == "passed" else f"NOT: {case.message}"
             rows.append((ablation.mechanism, ablation.path.name, told))
     write_junit(layout.build / "results" / "ablate.xml", cases)

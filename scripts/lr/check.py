@@ -229,7 +229,7 @@ def _ablations(ctx: Context) -> str:
         ctx.git.run("read-tree", ctx.commits[-1] if ctx.commits else "base", env=index)
         for path in found:
             try:
-                ablate.parse(path, path.read_text(errors="replace"))
+                wrong += ablate.unknown(ctx.layout, ablate.parse(path, path.read_text(errors="replace")))
             except Fail as exc:
                 wrong.append(str(exc))
         for path in (*found, *ctx.layout.bugs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a kernel's console tells of trouble: warnings, oopses, hung tasks, lockdep and KASAN reports."""
+"""What a kernel's console tells of trouble: warnings, hung tasks, lockdep and KASAN reports, damaged filesystems."""
 
 from __future__ import annotations
 
@@ -50,6 +50,15 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"BUG: Bad (?:page|rss)|page dumped because: (?!unmovable page|migration failure|isolation failed)|"
             r"slab error|list_(?:add|del) corruption"
+        ),
+    ),
+    ("leak", re.compile(r"kmemleak: \d+ new suspected memory leaks")),
+    (
+        "damage",
+        # In faults, disks that fail for good are behind dm-4; the others are vdX or dm-0 to 3.
+        re.compile(
+            r"EXT4-fs error \(device (?:vd|dm-[0-3])|XFS \((?:vd|dm-[0-3]).*[Cc]orrupt|BTRFS (?:critical|error)"
+            r"|F2FS-fs \((?:vd|dm-[0-3]).*(?:inconsisten|corrupt)"
         ),
     ),
 )

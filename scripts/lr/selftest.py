@@ -197,6 +197,17 @@ def not_skipped(cases: Sequence[Case], cells: Mapping[str, Cell]) -> list[Case]:
     return [checked(case) for case in cases]
 
 
+def nowhere(cases: Sequence[Case]) -> list[Case]:
+    """The cases, of all machines; one that is skipped on all of them has failed there."""
+    ran = {case.name for case in cases if case.status != "skipped"}
+    return [
+        case
+        if case.name in ran
+        else replace(case, status="failed", message=f"skipped on every machine: {case.message}")
+        for case in cases
+    ]
+
+
 def without_result(cases: Sequence[Case], ours: Sequence[str], suites: Sequence[str]) -> list[Case]:
     """A failed case for each program of ours that left no case on a machine on which all run.
 
@@ -233,6 +244,8 @@ def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, ti
         cases = again.second_try(cases, alone)
         everywhere = [f"{label} {cell.name}" for cell in cells if not cell.only]
         cases += without_result(cases, programs(layout), everywhere)
+    if kernel == "series" and not selection and not matrix.split():
+        cases = nowhere(cases)
     if kernel == "series":
         cases = not_skipped(cases, {f"{label} {cell.name}": cell for cell in cells})
     write_junit(layout.build / "results" / f"{label}.xml", cases)

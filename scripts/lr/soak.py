@@ -37,12 +37,8 @@ _AFTERWARDS = 1800
 _MIB = {"": 640, "debug": 1152, "races": 896}
 _FINDING = re.compile(r"@finding (.*)$", re.MULTILINE)
 _RESULT = re.compile(r"^@result (.*)$", re.MULTILINE)
-# What only a soak has to read in a console: counters below zero, damage in the filesystems whose files are kept, a
-# kmemleak that has given up. Disks that fail for good are behind dm-4, the kept ones are vdX or, in faults, dm-0 to 3.
-_COMPLAINTS = re.compile(
-    r"vmstat_refresh: .* -\d|EXT4-fs error \(device (?:vd|dm-[0-3])|XFS \((?:vd|dm-[0-3]).*[Cc]orrupt"
-    r"|BTRFS (?:critical|error)|F2FS-fs \((?:vd|dm-[0-3]).*(?:inconsisten|corrupt)|Memory leak detector disabled"
-)
+# What only a soak has to read in a console: counters below zero, a kmemleak that has given up.
+_COMPLAINTS = re.compile(r"vmstat_refresh: .* -\d|Memory leak detector disabled")
 
 
 @dataclass(frozen=True)
@@ -119,10 +115,12 @@ def judge(outcome: Outcome, allowed: Sequence[str] = ()) -> list[str]:
     told = [f"console: {one.kind}: {one.report}" for one in console.scan(outcome.console, allowed)]
     told += [f"console: {line.strip()}" for line in outcome.console.splitlines() if _COMPLAINTS.search(line)]
     if outcome.ended != "exited" or outcome.status:
-        # Whose end it is the console says, where it says anything.
-        found += [] if told else [outcome.story(6).replace("\n", " / ")]
+        # The console's last lines only where the console says nothing else.
+        found.append(f"the guest: {outcome.ended}" if told else outcome.story(6).replace("\n", " / "))
     elif not _RESULT.search(outcome.output):
         found.append("the storm ended without a result")
+    elif not figures(outcome.output).get("actions"):
+        found.append("the storm did nothing")
     return found + told
 
 
@@ -133,11 +131,15 @@ def figures(output: str) -> dict[str, int]:
 
 
 def shape(finding: str) -> str:
-    """A finding without what differs each time, to tell whether stock has it too. Lost data is its own each time."""
+    """A finding without what differs each time, to tell whether stock has it too. Lost data is its own each time.
+
+    What hangs or is locked up is named by the task alone in its first line: where it hangs tells one from another.
+    """
     if finding.startswith("lost:"):
         return finding
     line = re.sub(r"\[ *\d+\.\d+\] ", "", finding.splitlines()[0])
-    return re.sub(r"0x[0-9a-f]+|\d+", "N", line)[:400]
+    where = re.findall(r"\b(\w[\w.]*)\+0x", finding)[:8] if re.match(r"console: (?:hung task|lockup)", finding) else []
+    return " ".join([re.sub(r"0x[0-9a-f]+|\d+", "N", line)[:400], *where])
 
 
 def table(kept: Sequence[Kept]) -> list[tuple[str, ...]]:

@@ -27,6 +27,18 @@
 static DEFINE_MUTEX(kswapd_threads_mutex);
 static int kswapd_threads = 1;
 
+static bool helper_begins(pg_data_t *pgdat)
+{
+	/*
+	 * A kswapd that waits there has nothing to do, or has given up. Its node
+	 * may stay below low all the same: allocations that find room on another
+	 * node go there and wake nobody. No order is needed: if kswapd's wake-up
+	 * is missed here, the next allocation below low wakes a helper.
+	 */
+	return !waitqueue_active(&pgdat->kswapd_wait) &&
+	       kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX);
+}
+
 static int kswapd_helper(void *data)
 {
 	pg_data_t *pgdat = data;
@@ -40,7 +52,7 @@ static int kswapd_helper(void *data)
 		unsigned int missed = 0;
 
 		wait_event_freezable_exclusive(helpers->wait, kthread_should_stop() ||
-					       kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
+					       helper_begins(pgdat));
 		atomic_inc(&helpers->at_work);
 		while (missed < 2 && !kthread_should_stop() && !freezing(current) &&
 		       kswapd_helper_wanted(pgdat, atomic_read(&helpers->at_work) - 1)) {

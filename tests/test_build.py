@@ -131,7 +131,7 @@ def test_ablations_in_turn_are_all_there_and_begin_elsewhere() -> None:
     assert all(sorted(turn) == list("abcdefg") for turn in turns)
     for number in (7, 54, 55, 56):
         many = [ablate.Ablation(Path(str(i)), str(i), ()) for i in range(number)]
-        begun = {each.mechanism for day in range(number // 3 + 1) for each in ablate.in_turn(many, day)[:3]}
+        begun = {each.mechanism for day in range(number) for each in ablate.in_turn(many, day)[:1]}
         assert len(begun) == number
     assert ablate.in_turn([], 5) == []
 

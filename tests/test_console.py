@@ -84,7 +84,6 @@ def test_expected_warning_is_left_out_and_another_is_not() -> None:
         ("[ 1.0] Kernel panic - not syncing: sysrq triggered crash", "panic"),
         ("[ 1.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks: { 1 } stall", "lockup"),
         ("[ 1.0] list_add corruption. prev->next should be next", "bad state"),
-        ("[ 1.0] kmemleak: 3 new suspected memory leaks (see /sys/kernel/debug/kmemleak)", "leak"),
         ("[ 1.0] EXT4-fs error (device vda): ext4_lookup:1: inode #2: comm ls: deleted inode referenced", "damage"),
     ],
 )

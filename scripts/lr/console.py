@@ -52,7 +52,6 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"slab error|list_(?:add|del) corruption"
         ),
     ),
-    ("leak", re.compile(r"kmemleak: \d+ new suspected memory leaks")),
     (
         "damage",
         # In faults, disks that fail for good are behind dm-4; the others are vdX or dm-0 to 3.

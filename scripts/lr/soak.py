@@ -133,12 +133,12 @@ def figures(output: str) -> dict[str, int]:
 def shape(finding: str) -> str:
     """A finding without what differs each time, to tell whether stock has it too. Lost data is its own each time.
 
-    What hangs or is locked up is named by the task alone in its first line: where it hangs tells one from another.
+    What hangs is named by the task alone in its first line: where it hangs tells one from another.
     """
     if finding.startswith("lost:"):
         return finding
     line = re.sub(r"\[ *\d+\.\d+\] ", "", finding.splitlines()[0])
-    where = re.findall(r"\b(\w[\w.]*)\+0x", finding)[:8] if re.match(r"console: (?:hung task|lockup)", finding) else []
+    where = re.findall(r"\]  (\w[\w.]*)\+0x", finding)[:8] if finding.startswith("console: hung task") else []
     return " ".join([re.sub(r"0x[0-9a-f]+|\d+", "N", line)[:400], *where])
 
 

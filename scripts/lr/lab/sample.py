@@ -84,8 +84,8 @@ def write(folder: Path, sample: Sample) -> Path:
     """Keep a sample; whole or not at all. One that is there already, of another state, is kept beside it."""
     path = path_of(folder, sample.scenario, sample.variant, sample.kernel, sample.pair, sample.quick)
     if path.exists():
-        number_of_old = sum(1 for _ in path.parent.glob(f"{path.stem}.old-*"))
-        path.rename(path.with_name(f"{path.stem}.old-{number_of_old + 1}"))
+        old = [int(each.suffix.removeprefix(".old-")) for each in path.parent.glob(f"{path.stem}.old-*")]
+        path.rename(path.with_name(f"{path.stem}.old-{max(old, default=0) + 1}"))
     with whole(path) as part:
         part.write_text(json.dumps(asdict(sample), indent=1, sort_keys=True) + "\n")
     return path

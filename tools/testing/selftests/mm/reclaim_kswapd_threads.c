@@ -467,6 +467,98 @@ TEST_F_TIMEOUT(kswapd_threads, many_tiny_cgroups, 120)
 		EXPECT_LT(percent, 20 * t.nr_leaders);
 }
 
+/* Allocations that another node served, because this one had no room. */
+static long numa_foreign(int nid)
+{
+	return read_figure(node_file(nid, "numastat"), "numa_foreign");
+}
+
+/* On a node's CPU: read 64 MiB, take the room that is left, and go on slowly. */
+static void take_all_room(int nid)
+{
+	const long size = getpagesize(), chunk = 16;
+	int fd = open("/dev/nullb0", O_RDONLY);
+	bool full = false;
+	long foreign;
+	cpu_set_t cpus;
+	char *map;
+
+	if (!node_cpus(nid, &cpus) || sched_setaffinity(0, sizeof(cpus), &cpus))
+		_exit(1);
+	map = mmap(NULL, 1UL << 30, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		_exit(1);
+	madvise(map, 1UL << 30, MADV_NOHUGEPAGE);
+	for (int mib = 0; mib < 64; mib++) {
+		/* Into memory that is touched next. */
+		if (pread(fd, map, MIB, mib * MIB) != (ssize_t)MIB)
+			_exit(1);
+	}
+	foreign = numa_foreign(nid);
+	for (long i = 0; i < (1L << 30) / size; i++) {
+		map[i * size] = 1;
+		if (i % chunk)
+			continue;
+		full = full || numa_foreign(nid) > foreign + 256;
+		if (full)
+			nap(10);
+	}
+	_exit(1);
+}
+
+/*
+ * While another node has room, allocations that find a node below low go there
+ * and wake nobody: its kswapd sleeps on. Helpers must not begin either.
+ */
+TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 90)
+{
+	long before[NR_COUNTERS], after[NR_COUNTERS], foreign, runs, ticks;
+	int nid = MAX_NODES - 1, tries = 0;
+	struct threads t;
+	cpu_set_t cpus;
+	double until;
+
+	if (too_big())
+		SKIP(return, "more than 1 GiB of memory");
+	if (access("/dev/nullb0", R_OK))
+		SKIP(return, "no /dev/nullb0: load null_blk");
+	count_threads(&t);
+	while (nid > 0 && (!t.leaders[nid] || !node_cpus(nid, &cpus)))
+		nid--;
+	if (!nid)
+		SKIP(return, "there are no two nodes with memory");
+	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "1\n"));
+	if (in_child(&self->readers[0]))
+		take_all_room(nid);
+	/* An allocation that must have this node may wake kswapd. */
+	do {
+		ASSERT_GT(5, tries++);
+		ASSERT_EQ(0, set_threads(1));
+		/* New helpers have to find the node below low. */
+		until = now() + 20;
+		do {
+			runs = vm_event("pageoutrun");
+			foreign = numa_foreign(nid);
+			nap(300);
+		} while ((vm_event("pageoutrun") > runs || numa_foreign(nid) < foreign + 100) &&
+			 now() < until);
+		read_counters(before);
+		ASSERT_EQ(0, set_threads(8));
+		ticks = helpers_ticks();
+		nap(3000);
+		ticks = helpers_ticks() - ticks;
+		read_counters(after);
+	} while (vm_event("pageoutrun") > runs);
+	ksft_print_msg("node %d: %ld allocations went elsewhere, helpers freed %ld, %ld ticks\n",
+		       nid, numa_foreign(nid) - foreign, after[HELPER_STEAL] - before[HELPER_STEAL],
+		       ticks);
+	EXPECT_EQ(0, waitpid(self->readers[0], NULL, WNOHANG));
+	EXPECT_GT(numa_foreign(nid), foreign + 256);
+	EXPECT_EQ(after[HELPER_STEAL], before[HELPER_STEAL]);
+	EXPECT_LE(ticks, 2);
+}
+
 /* List the memory blocks of a node in sysfs, in one zone ("": in any); returns how many. */
 static int node_blocks(int nid, const char *zone, int *blocks, int max)
 {

@@ -476,7 +476,7 @@ static long numa_foreign(int nid)
 /* On a node's CPU: read 64 MiB, take the room that is left, and go on slowly. */
 static void take_all_room(int nid)
 {
-	const long size = getpagesize(), chunk = 16;
+	const long size = getpagesize();
 	int fd = open("/dev/nullb0", O_RDONLY);
 	bool full = false;
 	long foreign;
@@ -498,7 +498,7 @@ static void take_all_room(int nid)
 	foreign = numa_foreign(nid);
 	for (long i = 0; i < (1L << 30) / size; i++) {
 		map[i * size] = 1;
-		if (i % chunk)
+		if (i % (full ? 16 : 256))
 			continue;
 		full = full || numa_foreign(nid) > foreign + 256;
 		if (full)
@@ -511,7 +511,7 @@ static void take_all_room(int nid)
  * While another node has room, allocations that find a node below low go there
  * and wake nobody: its kswapd sleeps on. Helpers must not begin either.
  */
-TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 90)
+TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 180)
 {
 	long before[NR_COUNTERS], after[NR_COUNTERS], foreign, runs, ticks;
 	int nid = MAX_NODES - 1, tries = 0;
@@ -529,8 +529,13 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 90)
 	if (!nid)
 		SKIP(return, "there are no two nodes with memory");
 	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "1\n"));
+	foreign = numa_foreign(nid);
 	if (in_child(&self->readers[0]))
 		take_all_room(nid);
+	until = now() + 60;
+	while (numa_foreign(nid) <= foreign + 256 && now() < until)
+		nap(100);
+	ASSERT_GT(numa_foreign(nid), foreign + 256);
 	/* An allocation that must have this node may wake kswapd. */
 	do {
 		ASSERT_GT(5, tries++);

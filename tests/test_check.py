@@ -18,6 +18,7 @@ SPDX = "SPDX-License-Identifier: GPL-2.0-only"
 def sound(made: Toy) -> Toy:
     """A checkout on which all checks that need no kernel scripts pass."""
     made.add("mm/ours.c", f"// {SPDX}\nint ours;\n")
+    made.add("mm/tests/ten_kunit.c", f"// {SPDX}\n")
     made.add("tools/testing/selftests/mm/ours.sh", f"#!/bin/sh\n# {SPDX}\n")
     made.git("commit", "-q", "-a", "--fixup=HEAD~1")
     made.add("Documentation/admin-guide/mm/reclaim.rst", f".. {SPDX}\n\nReclaim\n=======\n\nSee :ref:`there`.\n")

@@ -105,7 +105,7 @@ def judge(outcome: Outcome, suite: str) -> list[Case]:
 
 
 def without_result(cases: Sequence[Case], suites: Iterable[str], wheres: Sequence[str]) -> list[Case]:
-    """A failed case for each of our suites of which no case ran; where the guest itself has failed, that is the news."""
+    """A failed case for each of our suites of which no case ran; where the guest has failed, that is the news."""
     broken = {case.suite for case in cases if case.name == "guest" and case.status == "failed"}
     ran = {(case.suite, case.name.partition("/")[0]) for case in cases if "/" in case.name and case.status != "skipped"}
     return [

@@ -72,9 +72,10 @@ def test_what_is_a_finding() -> None:
     assert "TIMEOUT" in soak.judge(replace(good, ended="timeout"))[0]
     console = "[ 1.0] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1\n"
     assert "console: warning" in soak.judge(replace(good, console=console))[0]
-    for line in ("vmstat_refresh: nr_isolated_file -5", "EXT4-fs error (device vda): x", "BTRFS error (device vdc): x"):
-        (found,) = soak.judge(replace(good, console=f"[ 1.0] {line}\n"))
-        assert found.endswith(f"[ 1.0] {line}")
+    line = "vmstat_refresh: nr_isolated_file -5"
+    assert soak.judge(replace(good, console=f"[ 1.0] {line}\n")) == [f"console: [ 1.0] {line}"]
+    for line in ("EXT4-fs error (device vda): x", "BTRFS error (device vdc): x"):
+        assert soak.judge(replace(good, console=f"[ 1.0] {line}\n")) == [f"console: damage: [ 1.0] {line}"]
     assert soak.judge(replace(good, console=console, ended="timeout"))[0] == "the guest: timeout"
     assert soak.judge(replace(good, output="@result actions=0 compared=0\n")) == ["the storm did nothing"]
     assert soak.judge(replace(good, console="[ 1.0] EXT4-fs error (device dm-4): x\n")) == []

@@ -53,8 +53,8 @@ static inline void nap(double seconds)
 }
 
 /*
- * For a process that only watches a load, once the load runs: it waits neither for a CPU that the load has nor for a page
- * of its own, so that what it reads at an edge of a window is of that moment.
+ * For a process that only watches a load, once the load runs. The process waits neither for a CPU that the load has nor
+ * for a page of its own, so that what it reads at an edge of a window is of that moment.
  */
 static inline void watch_undisturbed(void)
 {

@@ -7,7 +7,6 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lr import build, compose, console, guest, ktap
@@ -15,7 +14,7 @@ from lr import state as states
 from lr.guest import Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import choice, env, number
-from lr.results import Case, Counts, conclude, write_junit
+from lr.results import Case, Counts, conclude, without_result, write_junit
 from lr.ui import Fail, Progress, say
 
 WHERE = ("all", "uml", "qemu")
@@ -104,19 +103,6 @@ def judge(outcome: Outcome, suite: str) -> list[Case]:
     return cases
 
 
-def without_result(cases: Sequence[Case], suites: Iterable[str], wheres: Sequence[str]) -> list[Case]:
-    """A failed case for each of our suites of which no case ran; where the guest has failed, that is the news."""
-    broken = {case.suite for case in cases if case.name == "guest" and case.status == "failed"}
-    ran = {(case.suite, case.name.partition("/")[0]) for case in cases if "/" in case.name and case.status != "skipped"}
-    return [
-        Case(where, suite, "failed", "ran no case")
-        for where in wheres
-        if where not in broken
-        for suite in suites
-        if (where, suite) not in ran
-    ]
-
-
 def collect(layout: Layout, where: str, wanted: str, timeout: int) -> list[Case]:
     """The verb's work."""
     compose.ensure_tree(layout)
@@ -129,7 +115,7 @@ def collect(layout: Layout, where: str, wanted: str, timeout: int) -> list[Case]
     if not wanted:
         ours = sorted(path.stem.removesuffix("_kunit") for path in layout.root.glob("*/tests/*_kunit.c"))
         wheres = ("kunit uml", "kunit qemu") if where == "all" else (f"kunit {where}",)
-        cases += without_result(cases, ours, wheres)
+        cases += without_result([case for case in cases if case.status != "skipped"], ours, wheres)
     write_junit(layout.build / "results" / "kunit.xml", cases)
     if wanted and not any("/" in case.name or case.status == "failed" for case in cases):
         raise Fail(f"FILTER={wanted}: no case of that name ran; give a glob over suites or suite.test, as in pcp_*")

@@ -74,6 +74,20 @@ def summary_line(counts: Counts) -> str:
     return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped{unstable}"
 
 
+def without_result(cases: Sequence[Case], ours: Sequence[str], suites: Sequence[str]) -> list[Case]:
+    """A failed case for each program or KUnit suite of ours that left no case on a machine on which all run.
+
+    Where the guest itself has failed, that is the news.
+    """
+    broken = {case.suite for case in cases if case.name == "guest" and case.status == "failed"}
+    # A program that passed without a case of its own has tested nothing.
+    ran = {(case.suite, case.name.partition("/")[0]) for case in cases if "/" in case.name or case.status != "passed"}
+    missing = (
+        (suite, program) for suite in suites if suite not in broken for program in ours if (suite, program) not in ran
+    )
+    return [Case(suite, program, "failed", "did not run, or ran no case") for suite, program in missing]
+
+
 def failures(cases: Sequence[Case], limit: int = 20) -> str:
     """The failed cases for a person: the name, and how the message begins and ends."""
     lines: list[str] = []

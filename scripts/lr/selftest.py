@@ -15,7 +15,7 @@ from lr import again, build, console, guest, ktap
 from lr.guest import Disk, Outcome, Spec
 from lr.layout import Layout, here
 from lr.options import KERNELS, checks, choice, env, number
-from lr.results import Case, Counts, conclude, write_junit
+from lr.results import Case, Counts, conclude, without_result, write_junit
 from lr.ui import Fail, Progress, clock, say
 
 # Each test makes its own filesystem there; a blank disk each, large enough for what the tests write.
@@ -208,20 +208,6 @@ def nowhere(cases: Sequence[Case]) -> list[Case]:
         else replace(case, status="failed", message=f"skipped on every machine: {case.message}")
         for case in cases
     ]
-
-
-def without_result(cases: Sequence[Case], ours: Sequence[str], suites: Sequence[str]) -> list[Case]:
-    """A failed case for each program of ours that left no case on a machine on which all run.
-
-    Where the guest itself has failed, that is the news.
-    """
-    broken = {case.suite for case in cases if case.name == "guest" and case.status == "failed"}
-    # A program that passed without a case of its own has tested nothing.
-    ran = {(case.suite, case.name.partition("/")[0]) for case in cases if "/" in case.name or case.status != "passed"}
-    missing = (
-        (suite, program) for suite in suites if suite not in broken for program in ours if (suite, program) not in ran
-    )
-    return [Case(suite, program, "failed", "did not run, or ran no case") for suite, program in missing]
 
 
 def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, timeout: int) -> list[Case]:

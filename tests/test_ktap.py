@@ -35,6 +35,19 @@ def test_harness_output() -> None:
     assert cases[2].message == "no mkfs for it"
 
 
+def test_stamps_say_how_long_a_case_took() -> None:
+    lines = HARNESS.splitlines()
+    stamped = "\n".join(f"[{second * 1.5:.3f}] {line}" for second, line in enumerate(lines))
+    assert [case.seconds for case in ktap.parse(stamped, "s")] == [6.0, 4.5, 1.5]
+    nested = (
+        "\n".join(f"[{second}.000] # {line}" for second, line in enumerate(lines)) + "\n[99.000] not ok 1 x\n1..1\n"
+    )
+    assert [(case.name, case.seconds) for case in ktap.parse(nested, "s")][:2] == [
+        ("x/dontcache.xfs.memory_reclaim", 4.0),
+        ("x/dontcache.ext4.memory_reclaim", 3.0),
+    ]
+
+
 def test_nested_behind_hashes() -> None:
     inner = "".join(f"# {line}\n" for line in HARNESS.splitlines())
     text = f"TAP version 13\n# ------\n# running ./x\n# ------\n{inner}# [FAIL]\nnot ok 1 x # exit=1\n1..1\n"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lr.results import Case, Status
 
@@ -17,7 +17,7 @@ _RESULT = re.compile(
 )
 _PLAN = re.compile(r"1\.\.(\d+)\b(?:\s*# *SKIP\s*(.*))?")
 _VERSION = re.compile(r"K?TAP version \d+$")
-_STAMP = re.compile(r"^\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ")
+_STAMP = re.compile(r"^\[ *(\d+\.\d+)\](?:\[ *[TC]\d+\])? ")
 
 
 @dataclass
@@ -37,12 +37,18 @@ def strip_stamps(text: str) -> str:
 
 
 def parse(text: str, suite: str) -> list[Case]:
-    """The leaves, named by their path; a plan that is not kept, or output with no plan at all, is a failed case."""
+    """The leaves, named by their path; a plan that is not kept, or output with no plan at all, is a failed case.
+
+    With a time stamp before each line, as printk's, a leaf took as long as passed since the result or plan before it.
+    """
     levels: dict[int, _Level] = {}
     notes: list[str] = []
     extra: list[Case] = []
-    for raw in strip_stamps(text).splitlines():
-        line = raw.rstrip()
+    now = since = 0.0
+    for raw in text.splitlines():
+        stamp = _STAMP.match(raw)
+        now = float(stamp[1]) if stamp else now
+        line = raw[stamp.end() if stamp else 0 :].rstrip()
         match = _LEVEL.match(line)
         depth = match.end() if match else 0
         content = line[depth:]
@@ -51,12 +57,14 @@ def parse(text: str, suite: str) -> list[Case]:
             levels.setdefault(depth, _Level()).version = True
         elif plan := _PLAN.match(content):
             level = levels.setdefault(depth, _Level())
+            since = now
             level.plan = int(plan[1])
             level.skipped = plan[2] or ("whole test skipped" if plan[1] == "0" else "")
         elif content.startswith("Bail out!"):
             extra.append(Case(suite, "bail out", "failed", content))
         elif (found := _RESULT.match(content)) and (found["number"] or found["name"]):
-            _add(levels, depth, found, notes, suite)
+            _add(levels, depth, found, notes, suite, now - since)
+            since = now
             notes.clear()
             continue
         if content.lstrip().startswith("#"):
@@ -64,7 +72,9 @@ def parse(text: str, suite: str) -> list[Case]:
     return [*_finish(levels, suite), *extra]
 
 
-def _add(levels: dict[int, _Level], depth: int, found: re.Match[str], notes: list[str], suite: str) -> None:
+def _add(
+    levels: dict[int, _Level], depth: int, found: re.Match[str], notes: list[str], suite: str, seconds: float
+) -> None:
     """One result line: with what lies deeper it becomes a parent, otherwise a leaf."""
     name = found["name"] or f"test {found['number']}"
     children: list[Case] = []
@@ -79,9 +89,9 @@ def _add(levels: dict[int, _Level], depth: int, found: re.Match[str], notes: lis
     here.results += 1
     if not children:
         message = reason if status == "skipped" else "\n".join([*([reason] if reason else []), *notes[-20:]])
-        here.done.append([Case(suite, name, status, message if status != "passed" else "")])
+        here.done.append([Case(suite, name, status, message if status != "passed" else "", seconds)])
         return
-    group = [Case(suite, f"{name}/{case.name}", case.status, case.message) for case in children]
+    group = [replace(case, name=f"{name}/{case.name}") for case in children]
     if problems or (status == "failed" and not any(case.status == "failed" for case in children)):
         group.append(
             Case(suite, name, "failed", "; ".join(problems) or reason or "failed though none of its parts did")

@@ -146,7 +146,10 @@ def run_selftests(
     screen = threading.Lock()
 
     def one(cell: Cell) -> list[Case]:
+        stamped: list[str] = []
+
         def on_output(line: str) -> None:
+            stamped.append(f"[{progress.elapsed():.3f}] {line}")
             if show:
                 with screen:
                     say(f"[{cell.name} {clock(progress.elapsed())}] {line}")
@@ -164,7 +167,7 @@ def run_selftests(
         stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
         (results / f"{stem}.ktap").write_text(outcome.output)
         (results / f"{stem}.console").write_text(outcome.console)
-        return judge(outcome, f"{label} {cell.name}", allowed)
+        return judge(replace(outcome, output="\n".join(stamped)), f"{label} {cell.name}", allowed)
 
     cases: list[Case] = []
     with Progress(f"{label}: {len(matrix)} guests", len(matrix)) as progress, guest.several() as pool:

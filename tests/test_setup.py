@@ -33,6 +33,9 @@ class Machine:
         self.program("python", "exit 0", python)
         self.program("id", "echo 1000")
         self.program("dpkg-query", "exit 1")
+        # Setup keeps services from starting by a file in /usr/sbin, which is not ours to write here.
+        self.program("tee", "cat >/dev/null")
+        self.program("chmod", "exit 0")
 
     def program(self, name: str, body: str, path: Path | None = None) -> None:
         """A program that does just this."""

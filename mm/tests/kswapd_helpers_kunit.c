@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * kswapd's helpers: when they begin and end, whose page table walk they use, that
- * they leave slab to kswapd, note refaults and wake tasks that wait for the reserves.
+ * they leave slab and waiting to kswapd, note refaults and wake tasks that wait for
+ * the reserves. Also tested: new memory clears the failure count of the node's kswapd.
  * Included by mm/vmscan.c.
  */
+#include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <kunit/test-bug.h>
 #include <linux/shrinker.h>
@@ -178,6 +180,53 @@ static void a_pass_notes_refaults(struct kunit *test)
 	KUNIT_EXPECT_NE(test, noted[WORKINGSET_FILE], ULONG_MAX / 2);
 }
 
+static bool held_up;
+
+static void note_hold_up(pg_data_t *pgdat, enum vmscan_throttle_state reason)
+{
+	held_up = true;
+}
+
+/* A mark that a helper set after kswapd has gone to sleep would stay. */
+static void a_helper_neither_waits_nor_marks(struct kunit *test)
+{
+	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
+	unsigned int pflags = current->flags & PF_KSWAPD;
+	struct scan_control sc = {
+		.gfp_mask = GFP_KERNEL,
+		.nr.dirty = 32,
+		.nr.congested = 32,
+		.nr.writeback = 32,
+		.nr.immediate = 32,
+		.nr.taken = 32,
+	};
+
+	KUNIT_ASSERT_NOT_NULL(test, pgdat);
+	held_up = false;
+	kunit_activate_static_stub(test, reclaim_throttle, note_hold_up);
+	current->flags |= PF_KSWAPD;
+	throttle_for_writeback(pgdat, &sc);
+	current->flags = (current->flags & ~PF_KSWAPD) | pflags;
+	kunit_deactivate_static_stub(test, reclaim_throttle);
+	KUNIT_EXPECT_FALSE(test, held_up);
+	KUNIT_EXPECT_EQ(test, pgdat->flags, 0);
+}
+
+#ifdef CONFIG_MEMORY_HOTPLUG
+/* The node's last kswapd may have given up before its memory went. */
+static void new_memory_clears_failures(struct kunit *test)
+{
+	pg_data_t *pgdat = first_online_pgdat();
+	bool hopeless;
+
+	atomic_set(&pgdat->kswapd_failures, MAX_RECLAIM_RETRIES);
+	hopeless = kswapd_test_hopeless(pgdat);
+	kswapd_run(pgdat->node_id);
+	KUNIT_EXPECT_TRUE(test, hopeless);
+	KUNIT_EXPECT_FALSE(test, kswapd_test_hopeless(pgdat));
+}
+#endif
+
 #ifdef CONFIG_LRU_GEN
 /* kswapd uses the node's walk. A helper has PF_KSWAPD, too, but gets a walk of its own. */
 static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
@@ -218,6 +267,10 @@ static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),
 	KUNIT_CASE(a_helper_leaves_slab_to_kswapd),
 	KUNIT_CASE(a_pass_notes_refaults),
+	KUNIT_CASE(a_helper_neither_waits_nor_marks),
+#ifdef CONFIG_MEMORY_HOTPLUG
+	KUNIT_CASE(new_memory_clears_failures),
+#endif
 #ifdef CONFIG_LRU_GEN
 	KUNIT_CASE(a_helper_does_not_use_its_nodes_walk),
 #endif

@@ -16,7 +16,7 @@ enum { NOBODY = NR_VMSCAN_THROTTLE };
 struct throttle_case {
 	const char *name;
 	/* Who reclaims */
-	bool kswapd, helper;
+	bool kswapd;
 	bool cgroup;
 	bool local_throttle;
 	bool hibernation;
@@ -54,9 +54,6 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "kswapd, all dirty pages have cycled", .kswapd = true, .dirty = 3,
 	  .congested = 3, .writeback = 3, .taken = 32, .node_congested = true,
 	  .throttled = NOBODY },
-	{ .name = "a helper of kswapd neither waits nor marks", .helper = true, .dirty = 32,
-	  .congested = 32, .writeback = 32, .immediate = 32, .taken = 32,
-	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "kswapd does not wait for congestion", .kswapd = true, .taken = 32,
 	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 
@@ -146,10 +143,10 @@ static void throttle_test(struct kunit *test)
 	throttled_for = NOBODY;
 	kunit_activate_static_stub(test, reclaim_throttle, note_throttle);
 	current->flags &= ~flags_played;
-	if (c->kswapd || c->helper)
+	if (c->kswapd) {
 		current->flags |= PF_KSWAPD;
-	if (c->kswapd)
 		pgdat->kswapd = current;
+	}
 	if (c->local_throttle)
 		current->flags |= PF_LOCAL_THROTTLE;
 	current->flags |= c->task;

@@ -340,7 +340,8 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
 	ASSERT_EQ(0, write_text(BOOST_FACTOR, "0"));
 	/* The kernel warns if helpers that stop still count as at work. */
 	ASSERT_EQ(0, read_text(TAINTED, taint[1], sizeof(taint[1])));
-	ASSERT_STREQ(taint[0], taint[1]);
+	if (!(atol(taint[0]) & TAINT_WARN))
+		ASSERT_FALSE(atol(taint[1]) & TAINT_WARN);
 	if (stalls[0] <= 20)
 		SKIP(return, "one thread bears this load: there is nothing to compare");
 	/* Until the helpers have used no CPU time for a second. */
@@ -432,8 +433,10 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 	ksft_print_msg("helpers: %ld%% CPU, %ld of kswapd's %ld pages, %ld wakes, %ld stalls\n",
 		       *percent, *freed, after[STEAL] - before[STEAL],
 		       after[WAKE] - before[WAKE], direct_reclaims() - stalled);
-	EXPECT_GT(after[WAKE], before[WAKE]);
 	EXPECT_GT(after[STEAL], before[STEAL]);
+	if (after[WAKE] == before[WAKE] && direct_reclaims() == stalled)
+		SKIP(return false, "one thread bears this load: no task stalled");
+	EXPECT_GT(after[WAKE], before[WAKE]);
 	return true;
 }
 
@@ -498,7 +501,8 @@ static void take_all_room(int nid)
 	foreign = numa_foreign(nid);
 	for (long i = 0; i < (1L << 30) / size; i++) {
 		map[i * size] = 1;
-		if (i % (full ? 16 : 256))
+		/* Slowly, because the other node must not be full before the test ends. */
+		if (i % (full ? 4 : 256))
 			continue;
 		full = full || numa_foreign(nid) > foreign + 256;
 		if (full)
@@ -513,8 +517,8 @@ static void take_all_room(int nid)
  */
 TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 180)
 {
-	long before[NR_COUNTERS], after[NR_COUNTERS], foreign, runs, ticks;
-	int nid = MAX_NODES - 1, tries = 0;
+	long freed = 0, ticks = 0, foreign, elsewhere, runs, had[2];
+	int nid = MAX_NODES - 1, asleep = 0;
 	struct threads t;
 	cpu_set_t cpus;
 	double until;
@@ -536,31 +540,34 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 180)
 	while (numa_foreign(nid) <= foreign + 256 && now() < until)
 		nap(100);
 	ASSERT_GT(numa_foreign(nid), foreign + 256);
-	/* An allocation that must have this node may wake kswapd. */
-	do {
-		ASSERT_GT(5, tries++);
+	foreign = numa_foreign(nid);
+	until = now() + 60;
+	/* Six half seconds in which no allocation that must have this node woke kswapd. */
+	while (asleep < 6 && now() < until) {
 		ASSERT_EQ(0, set_threads(1));
+		runs = vm_event("pageoutrun");
+		elsewhere = numa_foreign(nid);
+		nap(300);
 		/* New helpers have to find the node below low. */
-		until = now() + 20;
-		do {
-			runs = vm_event("pageoutrun");
-			foreign = numa_foreign(nid);
-			nap(300);
-		} while ((vm_event("pageoutrun") > runs || numa_foreign(nid) < foreign + 100) &&
-			 now() < until);
-		read_counters(before);
+		if (vm_event("pageoutrun") > runs || numa_foreign(nid) < elsewhere + 20)
+			continue;
+		had[0] = vm_event("kswapd_helper_steal");
 		ASSERT_EQ(0, set_threads(8));
-		ticks = helpers_ticks();
-		nap(3000);
-		ticks = helpers_ticks() - ticks;
-		read_counters(after);
-	} while (vm_event("pageoutrun") > runs);
-	ksft_print_msg("node %d: %ld allocations went elsewhere, helpers freed %ld, %ld ticks\n",
-		       nid, numa_foreign(nid) - foreign, after[HELPER_STEAL] - before[HELPER_STEAL],
-		       ticks);
+		had[1] = helpers_ticks();
+		nap(500);
+		had[0] = vm_event("kswapd_helper_steal") - had[0];
+		had[1] = helpers_ticks() - had[1];
+		if (vm_event("pageoutrun") > runs)
+			continue;
+		freed += had[0];
+		ticks += had[1];
+		asleep++;
+	}
+	ksft_print_msg("%ld allocations went elsewhere; in %d half seconds: %ld freed, %ld ticks\n",
+		       numa_foreign(nid) - foreign, asleep, freed, ticks);
 	EXPECT_EQ(0, waitpid(self->readers[0], NULL, WNOHANG));
-	EXPECT_GT(numa_foreign(nid), foreign + 256);
-	EXPECT_EQ(after[HELPER_STEAL], before[HELPER_STEAL]);
+	ASSERT_GT(asleep, 0);
+	EXPECT_EQ(0, freed);
 	EXPECT_LE(ticks, 2);
 }
 

@@ -115,34 +115,50 @@ static pid_t start_reader(struct throttle *t)
 	_exit(1);
 }
 
-/* How the kernel needs memory for a member of the slow cgroup, in a system call. */
-enum { PIPES, NEW_PAGES, NR_NEEDS };
+/* Where a member of the slow cgroup needs memory, and whether it may wait there. */
+static const struct need {
+	const char *what;
+	bool waits;
+} needs[] = {
+	{ "kernel memory for pipes", false },
+	{ "pages that the kernel fills in a system call", false },
+	{ "pages that the task fills itself", true },
+};
 
-static const char *const needs[] = { "pipes", "new pages of the task's own" };
+enum { PIPES, FILLED, OWN };
 
 static pid_t start_needy(struct throttle *t, int need)
 {
 	struct rlimit files = { 4096, 4096 };
 	int fds[2], zero;
-	void *new;
+	char *new;
 
 	if (!begin(t, NEEDY, -1))
 		return t->children[NEEDY];
+	/* Where it may not wait, somebody may be killed: not the writer. */
+	write_text("/proc/self/oom_score_adj", "1000");
 	/* What the child itself needs, it touches outside the cgroup. */
 	zero = open("/dev/zero", O_RDONLY);
 	if (zero < 0 || setrlimit(RLIMIT_NOFILE, &files) || pipe(fds) ||
-	    cgroup_write(&t->s, SLOW, "cgroup.procs", "0"))
+	    mlockall(MCL_CURRENT) || cgroup_write(&t->s, SLOW, "cgroup.procs", "0"))
 		_exit(1);
 	/* Until its reclaims are counted. */
 	raise(SIGSTOP);
-	while (need == PIPES && !pipe(fds))
-		;
-	do {
+	while (need == PIPES) {
+		if (pipe(fds))
+			pause();
+	}
+	for (;;) {
 		new = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			   -1, 0);
-	} while (new != MAP_FAILED && read(zero, new, MIB) > 0 && !munmap(new, MIB));
-	pause();
-	_exit(1);
+		if (new == MAP_FAILED)
+			_exit(1);
+		if (need == OWN)
+			memset(new, 1, MIB);
+		else if (read(zero, new, MIB) < 0)
+			_exit(1);
+		munmap(new, MIB);
+	}
 }
 
 static long free_mib(void)
@@ -383,7 +399,7 @@ TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
  * A small cgroup full of dirty pages on a node with plenty of clean ones: its
  * writer waits for the disk instead of cycling through its pages, and is not
  * killed for lack of clean ones. A task in another cgroup never waits, nor does
- * one in this cgroup for which the kernel allocates.
+ * one in this cgroup in a system call for which the kernel needs memory.
  */
 TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 {
@@ -433,11 +449,10 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 	EXPECT_GT(neighbours, 0);
 	EXPECT_EQ(0, sleeps(t, reader, NULL));
 
-	for (int need = 0; need < NR_NEEDS; need++) {
-		/* What the kernel needs for a system call may kill the writer, as on stock. */
-		if (!alive(writer))
-			writer = start_writer(t, 360);
-		needy = start_needy(t, need);
+	for (size_t i = 0; i < ARRAY_SIZE(needs); i++) {
+		long writers = sleeps(t, writer, "VMSCAN_THROTTLE_CONGESTED");
+
+		needy = start_needy(t, i);
 		ASSERT_GT(needy, 0);
 		snprintf(filter, sizeof(filter), "common_pid == %d", needy);
 		ASSERT_TRUE(trace_open(t->reclaims, sizeof(t->reclaims), "reclaim_reclaims",
@@ -445,15 +460,19 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 90)
 		ASSERT_EQ(needy, waitpid(needy, NULL, WUNTRACED));
 		ASSERT_EQ(0, kill(needy, SIGCONT));
 		until = now() + 20;
+		/* As long as the writer has not waited, nobody else would, either. */
 		do {
 			nap(200);
 			reclaims = trace_total(t->reclaims);
-			waited = sleeps(t, needy, NULL);
-		} while (now() < until && reclaims < 10 && !waited && alive(needy));
-		ksft_print_msg("%s: reclaimed %ld times, waited %ld times\n", needs[need],
+			waited = sleeps(t, needy, "VMSCAN_THROTTLE_CONGESTED");
+		} while (now() < until &&
+			 (sleeps(t, writer, "VMSCAN_THROTTLE_CONGESTED") == writers ||
+			  (needs[i].waits ? !waited : reclaims < 10 && alive(needy))));
+		ksft_print_msg("%s: reclaimed %ld times, waited %ld times\n", needs[i].what,
 			       reclaims, waited);
+		EXPECT_GT(sleeps(t, writer, "VMSCAN_THROTTLE_CONGESTED"), writers);
 		EXPECT_GT(reclaims, 0);
-		EXPECT_EQ(0, waited);
+		EXPECT_EQ(needs[i].waits, waited > 0);
 		kill_all(&t->children[NEEDY], 1);
 		trace_close(t->reclaims);
 	}

@@ -569,7 +569,7 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 180)
 			ticks = was[1];
 		asleep++;
 	}
-	ksft_print_msg("%ld allocations went elsewhere; in %d half seconds %ld freed, at most %ld ticks\n",
+	ksft_print_msg("%ld went elsewhere; in %d half seconds %ld freed, at most %ld ticks\n",
 		       numa_foreign(nid) - foreign, asleep, freed, ticks);
 	EXPECT_EQ(0, waitpid(self->readers[0], NULL, WNOHANG));
 	ASSERT_GE(asleep, 3);

@@ -147,6 +147,7 @@ static void throttle_test(struct kunit *test)
 	current->flags &= ~flags_played;
 	if (c->kswapd) {
 		current->flags |= PF_KSWAPD;
+		/* Where kswapd has helpers, the flag alone does not make a kswapd. */
 		pgdat->kswapd = current;
 	}
 	if (c->local_throttle)

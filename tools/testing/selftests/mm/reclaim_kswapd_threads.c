@@ -517,7 +517,7 @@ static void take_all_room(int nid)
  */
 TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 180)
 {
-	long freed = 0, ticks = 0, foreign, elsewhere, runs, scans, was[2];
+	long freed = 0, ticks = 0, foreign, elsewhere, runs, scans, steal, used;
 	int nid = MAX_NODES - 1, asleep = 0;
 	struct threads t;
 	cpu_set_t cpus;
@@ -555,18 +555,18 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_below_low_whose_kswapd_sleeps, 180)
 		if (vm_event("pageoutrun") > runs || vm_event("pgscan_kswapd") > scans ||
 		    numa_foreign(nid) < elsewhere + 20)
 			continue;
-		was[0] = vm_event("kswapd_helper_steal");
+		steal = vm_event("kswapd_helper_steal");
 		ASSERT_EQ(0, set_threads(8));
-		was[1] = helpers_ticks();
+		used = helpers_ticks();
 		elsewhere = numa_foreign(nid);
 		nap(500);
-		was[0] = vm_event("kswapd_helper_steal") - was[0];
-		was[1] = helpers_ticks() - was[1];
+		steal = vm_event("kswapd_helper_steal") - steal;
+		used = helpers_ticks() - used;
 		if (vm_event("pageoutrun") > runs || numa_foreign(nid) < elsewhere + 20)
 			continue;
-		freed += was[0];
-		if (was[1] > ticks)
-			ticks = was[1];
+		freed += steal;
+		if (used > ticks)
+			ticks = used;
 		asleep++;
 	}
 	ksft_print_msg("%ld went elsewhere; in %d half seconds %ld freed, at most %ld ticks\n",

@@ -115,17 +115,17 @@ static pid_t start_reader(struct throttle *t)
 	_exit(1);
 }
 
-/* Where a member of the slow cgroup needs memory, and whether it may wait there. */
+/* What a member of the slow cgroup needs memory for, and whether it may wait there. */
+enum { PIPES, FILLED, OWN };
+
 static const struct need {
 	const char *what;
 	bool waits;
 } needs[] = {
-	{ "kernel memory for pipes", false },
-	{ "pages that the kernel fills in a system call", false },
-	{ "pages that the task fills itself", true },
+	[PIPES] = { "kernel memory for pipes", false },
+	[FILLED] = { "pages that the kernel fills in a system call", false },
+	[OWN] = { "pages that the task fills itself", true },
 };
-
-enum { PIPES, FILLED, OWN };
 
 static pid_t start_needy(struct throttle *t, int need)
 {
@@ -155,7 +155,7 @@ static pid_t start_needy(struct throttle *t, int need)
 			_exit(1);
 		if (need == OWN)
 			memset(new, 1, MIB);
-		else if (read(zero, new, MIB) < 0)
+		else if (need == FILLED && read(zero, new, MIB) < 0)
 			_exit(1);
 		munmap(new, MIB);
 	}

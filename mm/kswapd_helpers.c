@@ -2,9 +2,9 @@
 /*
  * Threads that help a node's kswapd when one CPU is not enough.
  *
- * kswapd does not change: it alone handles requests, clears boosts, counts
- * failures and decides that the node is balanced. Helpers only reclaim, for
- * order 0. Like kswapd, they begin below the low watermark, boost included. An
+ * kswapd does not change: it alone handles requests, clears boosts, counts its
+ * failures (a helper that balances the node clears them, as direct reclaim does)
+ * and decides when to sleep. Helpers only reclaim, for order 0. Like kswapd, they begin below the low watermark, boost included. An
  * allocation that finds the node below low although kswapd is awake wakes one
  * more. As free pages rise to the high watermark, helpers stop one by one.
  *

@@ -21,7 +21,7 @@ static inline bool kswapd_has_helpers(pg_data_t *pgdat)
 }
 
 /* In vmscan.c */
-bool kswapd_helper_wanted(pg_data_t *pgdat, unsigned int others);
+bool kswapd_helper_wanted(pg_data_t *pgdat, long others);
 unsigned long kswapd_helper_shrink(pg_data_t *pgdat, bool full_walk);
 
 #else

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kswapd's helpers: when they begin and end, whose page table walk they use, that
- * they leave slab and waiting to kswapd, note refaults and wake tasks that wait for
- * the reserves. Also tested: new memory clears the failure count of the node's kswapd.
- * Included by mm/vmscan.c.
+ * kswapd's helpers: when they begin and end, that one is woken at a time, whose page
+ * table walk they use, that they leave slab and waiting to kswapd, note refaults and
+ * wake tasks that wait for the reserves. Also tested: new memory clears the failure
+ * count of the node's kswapd. Included by mm/vmscan.c.
  */
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
@@ -60,15 +60,6 @@ static void the_watermarks_decide(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
 }
 
-/* Memory that comes, or goes, or is all reserved, needs no helper. */
-static void a_managed_zone_is_needed(struct kunit *test)
-{
-	pg_data_t *pgdat = node_with(test, 0);
-
-	atomic_long_set(&pgdat->node_zones[ZONE_NORMAL].managed_pages, 0);
-	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, KSWAPD_THREADS_MAX));
-}
-
 /* No helper works while one zone has free memory that any allocation may use. */
 static void each_zone_must_be_short(struct kunit *test)
 {
@@ -101,30 +92,74 @@ static void a_boost_counts(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, kswapd_helper_wanted(pgdat, 0));
 }
 
-static bool woken;
+static int nr_woken;
 
+/* An exclusive sleeper that has been woken ends the wake-up. */
 static int note_wakeup(struct wait_queue_entry *entry, unsigned int mode, int flags,
 		       void *key)
 {
-	if (kunit_get_current_test())
-		woken = true;
-	return 0;
+	if (!kunit_get_current_test())
+		return 0;
+	nr_woken++;
+	return 1;
+}
+
+/* An allocation that finds the node below low wakes one more helper, not all. */
+static void a_wakeup_is_for_one_helper(struct kunit *test)
+{
+	pg_data_t *pgdat = node_with(test, 750);
+	struct wait_queue_head *wait = &pgdat->kswapd_helpers.wait;
+	struct wait_queue_entry entries[3];
+
+	init_waitqueue_head(wait);
+	nr_woken = 0;
+	kswapd_helpers_wake(pgdat);
+	KUNIT_EXPECT_EQ(test, nr_woken, 0);
+	for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++) {
+		init_waitqueue_func_entry(&entries[i], note_wakeup);
+		add_wait_queue_exclusive(wait, &entries[i]);
+	}
+	kswapd_helpers_wake(pgdat);
+	KUNIT_EXPECT_EQ(test, nr_woken, 1);
+	atomic_long_set(&pgdat->node_zones[ZONE_NORMAL].vm_stat[NR_FREE_PAGES], 751);
+	kswapd_helpers_wake(pgdat);
+	KUNIT_EXPECT_EQ(test, nr_woken, 1);
+}
+
+static void use_mglru(bool use)
+{
+#ifdef CONFIG_LRU_GEN
+	lru_gen_change_state(use);
+#endif
+}
+
+/* A helper's pass over a real node. */
+static void make_a_pass(bool mglru, bool full_walk)
+{
+	bool was_mglru = lru_gen_enabled();
+	unsigned int flags;
+
+	use_mglru(mglru);
+	flags = memalloc_noreclaim_save();
+	kswapd_helper_shrink(first_online_pgdat(), full_walk);
+	memalloc_noreclaim_restore(flags);
+	use_mglru(was_mglru);
 }
 
 /* kswapd may be held up, by a swap device for instance. */
 static void a_helper_wakes_those_who_wait_for_reserves(struct kunit *test)
 {
-	pg_data_t *pgdat = first_online_pgdat();
-	unsigned int flags = memalloc_noreclaim_save();
+	struct wait_queue_head *wait = &first_online_pgdat()->pfmemalloc_wait;
 	struct wait_queue_entry entry;
 
 	init_waitqueue_func_entry(&entry, note_wakeup);
-	woken = false;
-	add_wait_queue(&pgdat->pfmemalloc_wait, &entry);
-	kswapd_helper_shrink(pgdat, false);
-	remove_wait_queue(&pgdat->pfmemalloc_wait, &entry);
-	memalloc_noreclaim_restore(flags);
-	KUNIT_EXPECT_TRUE(test, woken);
+	for (int mglru = 0; mglru <= IS_ENABLED(CONFIG_LRU_GEN); mglru++) {
+		nr_woken = 0;
+		add_wait_queue(wait, &entry);
+		make_a_pass(mglru, false);
+		remove_wait_queue(wait, &entry);
+		KUNIT_EXPECT_GT_MSG(test, nr_woken, 0, "lru_gen %d", mglru);
+	}
 }
 
 static bool asked;
@@ -140,42 +175,27 @@ static unsigned long note_count(struct shrinker *shrinker, struct shrink_control
 static void a_helper_leaves_slab_to_kswapd(struct kunit *test)
 {
 	struct shrinker *shrinker = shrinker_alloc(0, "kswapd-helpers-kunit");
-	unsigned int flags;
 
 	KUNIT_ASSERT_NOT_NULL(test, shrinker);
 	shrinker->count_objects = note_count;
 	shrinker_register(shrinker);
-	asked = false;
-	flags = memalloc_noreclaim_save();
-	kswapd_helper_shrink(first_online_pgdat(), true);
-	memalloc_noreclaim_restore(flags);
+	for (int mglru = 0; mglru <= IS_ENABLED(CONFIG_LRU_GEN); mglru++) {
+		asked = false;
+		make_a_pass(mglru, true);
+		KUNIT_EXPECT_FALSE_MSG(test, asked, "lru_gen %d", mglru);
+	}
 	shrinker_free(shrinker);
-	KUNIT_EXPECT_FALSE(test, asked);
-}
-
-static void use_mglru(bool use)
-{
-#ifdef CONFIG_LRU_GEN
-	lru_gen_change_state(use);
-#endif
 }
 
 /* On the classic LRU, active pages are spared until there are refaults again. */
 static void a_pass_notes_refaults(struct kunit *test)
 {
-	pg_data_t *pgdat = first_online_pgdat();
-	unsigned long *noted = mem_cgroup_lruvec(NULL, pgdat)->refaults;
-	bool mglru = lru_gen_enabled();
-	unsigned int flags;
+	unsigned long *noted = mem_cgroup_lruvec(NULL, first_online_pgdat())->refaults;
 
-	use_mglru(false);
 	/* Far from any number that these counters have. */
 	noted[WORKINGSET_ANON] = ULONG_MAX / 2;
 	noted[WORKINGSET_FILE] = ULONG_MAX / 2;
-	flags = memalloc_noreclaim_save();
-	kswapd_helper_shrink(pgdat, false);
-	memalloc_noreclaim_restore(flags);
-	use_mglru(mglru);
+	make_a_pass(false, false);
 	KUNIT_EXPECT_NE(test, noted[WORKINGSET_ANON], ULONG_MAX / 2);
 	KUNIT_EXPECT_NE(test, noted[WORKINGSET_FILE], ULONG_MAX / 2);
 }
@@ -216,7 +236,8 @@ static void a_helper_neither_waits_nor_marks(struct kunit *test)
 /* The node's last kswapd may have given up before its memory went. */
 static void new_memory_clears_failures(struct kunit *test)
 {
-	pg_data_t *pgdat = first_online_pgdat();
+	/* The first online node may have no memory, and no kswapd either. */
+	pg_data_t *pgdat = NODE_DATA(first_memory_node);
 	bool hopeless;
 
 	atomic_set(&pgdat->kswapd_failures, MAX_RECLAIM_RETRIES);
@@ -261,9 +282,9 @@ static void a_helper_does_not_use_its_nodes_walk(struct kunit *test)
 
 static struct kunit_case kswapd_helpers_cases[] = {
 	KUNIT_CASE(the_watermarks_decide),
-	KUNIT_CASE(a_managed_zone_is_needed),
 	KUNIT_CASE(each_zone_must_be_short),
 	KUNIT_CASE(a_boost_counts),
+	KUNIT_CASE(a_wakeup_is_for_one_helper),
 	KUNIT_CASE(a_helper_wakes_those_who_wait_for_reserves),
 	KUNIT_CASE(a_helper_leaves_slab_to_kswapd),
 	KUNIT_CASE(a_pass_notes_refaults),

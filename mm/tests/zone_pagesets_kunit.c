@@ -2,7 +2,7 @@
 /*
  * A zone that loses its memory and gets memory again keeps its per-cpu page
  * lists: somebody may be using them all the time. What the per-cpu counters
- * hold is not lost.
+ * hold is not lost. While the lists of a zone are disabled, they are empty.
  */
 #include <kunit/test.h>
 #include <linux/mm.h>
@@ -69,8 +69,27 @@ static void __init counters_are_folded(struct kunit *test)
 }
 #endif
 
+/* Memory that goes offline must not wait on a list. */
+static void __init disabled_lists_are_empty(struct kunit *test)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+	struct zone *zone;
+	int cpu, left = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	zone = page_zone(page);
+	/* Goes to this CPU's list. */
+	__free_page(page);
+	zone_pcp_disable(zone);
+	for_each_possible_cpu(cpu)
+		left += READ_ONCE(per_cpu_ptr(zone->per_cpu_pageset, cpu)->count);
+	zone_pcp_enable(zone);
+	KUNIT_EXPECT_EQ(test, left, 0);
+}
+
 static struct kunit_case __refdata zone_pagesets_cases[] = {
 	KUNIT_CASE(pagesets_stay),
+	KUNIT_CASE(disabled_lists_are_empty),
 #ifdef CONFIG_SMP
 	KUNIT_CASE(counters_are_folded),
 #endif

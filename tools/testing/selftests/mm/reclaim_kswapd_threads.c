@@ -407,7 +407,8 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 		SKIP(return false, "no memory controller in cgroup v2");
 	for (int i = 0; i < nr; i++)
 		mkdir(cgroup_file(i, ""), 0755);
-	EXPECT_EQ(0, set_threads(4));
+	/* Not EXPECT: a skip later on would hide the failure. */
+	ASSERT_EQ(0, set_threads(4));
 	for (int i = 0; i < NR_READERS; i++) {
 		if (in_child(&readers[i]))
 			read_in_cgroups(i, nr);
@@ -429,11 +430,11 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 	} while (taken < seconds && (*freed <= enough || after[WAKE] <= before[WAKE]));
 	*percent = (helpers_ticks() - ticks) * 100 / sysconf(_SC_CLK_TCK) / taken;
 	for (int i = 0; i < NR_READERS; i++)
-		EXPECT_EQ(0, waitpid(readers[i], NULL, WNOHANG));
+		ASSERT_EQ(0, waitpid(readers[i], NULL, WNOHANG));
 	ksft_print_msg("helpers: %ld%% CPU, %ld of kswapd's %ld pages, %ld wakes, %ld stalls\n",
 		       *percent, *freed, after[STEAL] - before[STEAL],
 		       after[WAKE] - before[WAKE], direct_reclaims() - stalled);
-	EXPECT_GT(after[STEAL], before[STEAL]);
+	ASSERT_GT(after[STEAL], before[STEAL]);
 	if (after[WAKE] == before[WAKE] && direct_reclaims() == stalled)
 		SKIP(return false, "one thread bears this load: no task stalled");
 	EXPECT_GT(after[WAKE], before[WAKE]);
@@ -446,11 +447,15 @@ TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 120)
 	const long enough = 1000;
 	long percent, freed;
 	struct threads t;
+	int nr;
 
 	count_threads(&t);
 	ASSERT_GT(t.nr_leaders, 0);
-	/* A cgroup's pages are spread over the nodes, a list on each. */
-	if (help_in_cgroups(_metadata, self->readers, &self->enabled, 64 / t.nr_leaders, 5, enough,
+	/* A cgroup's pages are spread over the nodes, a list on each of more than 1024 pages. */
+	nr = 64 * 4096 / getpagesize() / t.nr_leaders;
+	if (nr < 1)
+		SKIP(return, "too many nodes for pages of %d bytes", getpagesize());
+	if (help_in_cgroups(_metadata, self->readers, &self->enabled, nr, 5, enough,
 			    &percent, &freed))
 		EXPECT_GT(freed, enough);
 }
@@ -715,6 +720,8 @@ TEST_F_TIMEOUT(kswapd_threads, a_node_goes_and_comes, 900)
 		SKIP(return, "no node of movable memory only (memhp_default_state=online_movable)");
 	if (!disk)
 		SKIP(return, "no disk that may be overwritten: set RECLAIM_DISK_EXT4");
+	if (system("command -v mkfs.ext4 >/dev/null"))
+		SKIP(return, "no mkfs.ext4: install e2fsprogs");
 	/*
 	 * An earlier test may have left its kswapd hopeless; a new kswapd
 	 * starts without failures.

@@ -269,7 +269,9 @@ static inline void scene_teardown(struct scene *s)
 		if (d->slow)
 			scratch_limit(s, d, 0);
 		if (d->dir[0]) {
-			umount(d->dir);
+			/* After a timeout the test's children may still be exiting. */
+			for (int try = 0; umount(d->dir) && errno == EBUSY && try < 20; try++)
+				nap(100);
 			rmdir(d->dir);
 		}
 		if (d->file[0]) {

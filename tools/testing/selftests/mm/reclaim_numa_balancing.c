@@ -337,13 +337,13 @@ static void use(struct shared *shared, char *map, size_t size)
 }
 
 /* Needs more memory than its node has left: the rest falls back to other nodes. */
-static void big_task(struct shared *shared, int home, size_t size, int advice)
+static void big_task(struct shared *shared, int home, size_t size)
 {
 	char *map;
 
 	if (run_on(home))
 		_exit(1);
-	map = new_map(size, advice, -1);
+	map = new_map(size, MADV_NOHUGEPAGE, -1);
 	if (!map)
 		_exit(1);
 	memset(map, 1, size);
@@ -413,12 +413,13 @@ static void expect_left_alone(struct __test_metadata *_metadata, const struct sh
 	EXPECT_LE(woken, tiering ? vm_event("numa_target_full") - shared->full : 0);
 }
 
-/* Fill half of the nodes. The other half takes the memory that falls back. */
-static void fill_homes(struct __test_metadata *_metadata, FIXTURE_DATA(numa) *self, int advice)
+/* The other half of the nodes takes the memory that falls back. */
+TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 {
 	int homes = 0, wanted = __builtin_popcountl(self->memory) / 2;
 	unsigned long mask = 0;
 	long spare = 0, extra;
+	struct figures f;
 
 	for (int nid = 0; nid < MAX_NODES && __builtin_popcountl(mask) < wanted; nid++)
 		mask |= self->cpu & self->memory & 1UL << nid;
@@ -433,19 +434,12 @@ static void fill_homes(struct __test_metadata *_metadata, FIXTURE_DATA(numa) *se
 		if (!(mask & 1UL << nid))
 			continue;
 		if (new_task(&self->tasks[homes]))
-			big_task(self->shared, nid, (size > extra ? size : extra) & -HUGE, advice);
+			big_task(self->shared, nid, (size > extra ? size : extra) & -HUGE);
 		homes++;
 		/* One task after the other, each with what its node has left. */
 		ASSERT_TRUE(all_ready(self->shared, self->tasks, homes));
 	}
 	ASSERT_GT(homes, 0);
-}
-
-TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
-{
-	struct figures f;
-
-	fill_homes(_metadata, self, MADV_NOHUGEPAGE);
 	/* Allocations have woken kswapd, rightly; from here on only balancing could. */
 	f = watch(self->shared, 4000, 15);
 
@@ -454,18 +448,6 @@ TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
 	/* A refused promotion wakes kswapd, which may then make room for all. */
 	EXPECT_GT(f.full + (variant->tiering ? f.migrated : 0), 0);
 	EXPECT_LE(f.full + f.fragmented, f.faults + MAX_TASKS);
-}
-
-/* A node that lacks memory is full, not fragmented, for a huge page as well. */
-TEST_F_TIMEOUT(numa, huge_pages_and_a_full_node, 120)
-{
-	struct figures f;
-
-	fill_homes(_metadata, self, MADV_HUGEPAGE);
-	f = watch(self->shared, 50, 15);
-
-	expect_left_alone(_metadata, self->shared, variant->tiering);
-	EXPECT_GT(f.full + (variant->tiering ? f.migrated : 0), 0);
 }
 
 /* Half of what a node has above @goal, in steps: others may take some of it meanwhile. */

@@ -4,9 +4,10 @@
  *
  * kswapd does not change: it alone handles requests, clears boosts, counts its
  * failures (a helper that balances the node clears them, as direct reclaim does)
- * and decides when to sleep. Helpers only reclaim, for order 0. Like kswapd, they begin below the low watermark, boost included. An
- * allocation that finds the node below low although kswapd is awake wakes one
- * more. As free pages rise to the high watermark, helpers stop one by one.
+ * and decides when to sleep. Helpers only reclaim, for order 0. Like kswapd, they
+ * begin below the low watermark, boost included. An allocation that finds the
+ * node below low although kswapd is awake wakes one more. As free pages rise to
+ * the high watermark, helpers stop one by one.
  *
  * kswapd_threads_mutex protects the setting and which helpers exist. It is
  * taken inside the memory hotplug lock.

@@ -81,8 +81,14 @@ static void __init disabled_lists_are_empty(struct kunit *test)
 	/* Goes to this CPU's list. */
 	__free_page(page);
 	zone_pcp_disable(zone);
-	for_each_possible_cpu(cpu)
-		left += READ_ONCE(per_cpu_ptr(zone->per_cpu_pageset, cpu)->count);
+	for_each_possible_cpu(cpu) {
+		struct per_cpu_pages *pcp = per_cpu_ptr(zone->per_cpu_pageset, cpu);
+
+		/* What others free passes through their CPU's list, under its lock. */
+		spin_lock(&pcp->lock);
+		left += pcp->count;
+		spin_unlock(&pcp->lock);
+	}
 	zone_pcp_enable(zone);
 	KUNIT_EXPECT_EQ(test, left, 0);
 }

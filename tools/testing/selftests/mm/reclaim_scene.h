@@ -254,6 +254,8 @@ static inline int scratch_limit(struct scene *s, struct scratch *d, unsigned lon
 
 static inline void scene_teardown(struct scene *s)
 {
+	int tries = 20;
+
 	/*
 	 * First, because little time is left after a timeout. Bytes that are 0 do
 	 * not count, a ratio of 0 may.
@@ -270,7 +272,7 @@ static inline void scene_teardown(struct scene *s)
 			scratch_limit(s, d, 0);
 		if (d->dir[0]) {
 			/* After a timeout the test's children may still be exiting. */
-			for (int try = 0; umount(d->dir) && errno == EBUSY && try < 20; try++)
+			while (umount(d->dir) && errno == EBUSY && tries-- > 0)
 				nap(100);
 			rmdir(d->dir);
 		}

@@ -9,11 +9,11 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from lr.lab import kernels, nulltest, report, stats, tables
+from lr.lab import kernels, nulltest, plots, profile, report, stats, tables
 from lr.lab.sample import Point, Sample, read_all, write
 from lr.lab.scenario import Scenario, parse
 from lr.layout import Layout, here
@@ -337,14 +337,22 @@ def test_report_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = layout.build / "bench"
     keep(bench, notes=("a <note>",))
     keep(bench, RECORDED.replace('"series"', '"series:kswapd_threads=4"'), ())
+    profiles = layout.build / "profile"
+    profiles.mkdir()
+    for kernel, waiting in (("stock", {"zone: rmqueue_bulk": 5}), ("series", {})):
+        threads = {"readers": {"memset": 60}, "kswapd": {"xas_load": 40}, "swapper": {"hlt": 900}}
+        one = profile.Profile("kswapd-scaling", "classic", kernel, "3", 100, threads, [100], waiting)
+        (profiles / f"{kernel}.json").write_text(json.dumps(asdict(one)))
     path, scenarios, samples = report.write_page(layout)
     assert (path, scenarios, samples) == (bench / "report.html", 1, 9)
     html = path.read_text()
     assert "Readers &amp; kswapd" in html and "Reads &lt;fast&gt;." in html and "a &lt;note&gt;" in html
     assert '<td class="n better">+98.38%*</td>' in html
-    # Two kernels and a plot for KiB/s; efficiency over time was recorded at one point.
+    # Two kernels and a plot for KiB/s; efficiency over time was recorded at one point. Two of the profiles.
     drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-    assert len(drawings) == 2
+    assert len(drawings) == 4
+    assert html.index("readers: memset") < html.index("kswapd: xas_load") and "hlt" not in html
+    assert "zone: rmqueue_bulk" in html
     for drawing in drawings:
         ET.fromstring(drawing)
     ids = re.findall(r'\bid="([^"]*)"', html)
@@ -356,6 +364,15 @@ def test_report_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(links) == 9
     for link in links:
         assert (bench / link.replace("%3A", ":").replace("%3D", "=")).is_file()
+
+
+def test_report_names_a_broken_profile(tmp_path: Path) -> None:
+    layout = checkout(tmp_path)
+    keep(layout.build / "bench")
+    (layout.build / "profile").mkdir()
+    (layout.build / "profile" / "a.json").write_text("{}")
+    with pytest.raises(Fail, match="a.json is no profile"):
+        report.write_page(layout)
 
 
 def test_report_orders_kernels(tmp_path: Path) -> None:
@@ -370,10 +387,10 @@ def test_report_orders_kernels(tmp_path: Path) -> None:
 
 
 def test_points_that_are_no_numbers_are_bars(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[bool, list[report.Line], Mapping[str, float] | None]] = []
+    seen: list[tuple[bool, list[plots.Line], Mapping[str, float] | None]] = []
 
     def plot(
-        name: str, title: str, axis: str, kernels: Sequence[str], lines: list[report.Line], *rest: object, **words: bool
+        name: str, title: str, axis: str, kernels: Sequence[str], lines: list[plots.Line], *rest: object, **words: bool
     ) -> str:
         seen.append((words["bars"], lines, rest[0]))  # type: ignore[arg-type]
         return ""
@@ -387,7 +404,7 @@ def test_points_that_are_no_numbers_are_bars(scenario: Scenario, monkeypatch: py
         report.metric_plots(own, tables.build(own, samples, ["stock"])[0])
     assert seen[0][0] is False and seen[0][1][0].x == (16.0,)
     # Only the point that has a value has a place.
-    assert seen[1] == (True, [report.Line("stock", (0.0,), (5.0,), (0.0,))], {"mmap": 0.0})
+    assert seen[1] == (True, [plots.Line("stock", (0.0,), (5.0,), (0.0,))], {"mmap": 0.0})
 
 
 def test_a_percentage_of_a_rate_is_no_rate(scenario: Scenario) -> None:

@@ -152,6 +152,31 @@ def take(layout: Layout, job: runner.Job, image: Path, options: runner.Options) 
     return found
 
 
+def read_all(layout: Layout) -> list[Profile]:
+    """What earlier runs kept."""
+    found = []
+    for path in sorted((layout.build / "profile").glob("*.json")):
+        try:
+            found.append(Profile(**json.loads(path.read_text())))
+        except (ValueError, TypeError) as exc:
+            raise Fail(f"{path} is no profile ({exc}); remove it") from exc
+    return sorted(found, key=lambda one: one.kernel != "stock")
+
+
+def beside(profiles: Sequence[Profile]) -> list[list[Profile]]:
+    """The kernels of each scenario, variant and point."""
+    found: dict[tuple[str, str, str], list[Profile]] = {}
+    for one in profiles:
+        found.setdefault((one.scenario, one.variant, one.point), []).append(one)
+    return list(found.values())
+
+
+def functions(profile: Profile) -> dict[str, int]:
+    """Instructions by thread and function, of all that is not idle."""
+    busy = {group: own for group, own in profile.threads.items() if group != "swapper"}
+    return {f"{group}: {name}": count for group, own in busy.items() for name, count in own.items()}
+
+
 def shares(own: Mapping[str, int], whole: int) -> dict[str, float]:
     """In percent of the whole."""
     return {name: 100 * count / max(whole, 1) for name, count in own.items()}
@@ -228,9 +253,9 @@ def main(argv: list[str]) -> int:
                 failed += 1
                 say(f"FAILED {exc}")
             progress.update(done)
-    for key in dict.fromkeys((one.scenario, one.variant, one.point) for one in found):
-        say(render([one for one in found if (one.scenario, one.variant, one.point) == key], rows))
+    for own in beside(found):
+        say(render(own, rows))
     if not found and not failed:
         raise Fail("nothing was measured: none of the variants runs in lockstep; choose others with VARIANT=")
-    say("kept in build/profile")
+    say("kept in build/profile; `make report` draws it")
     return 1 if failed else 0

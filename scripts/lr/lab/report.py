@@ -4,30 +4,24 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import io
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from lr.files import whole
-from lr.lab import stats, tables
+from lr.lab import profile, stats, tables
+from lr.lab.plots import Line, plot, shares
 from lr.lab.sample import Sample, path_of, read_all
 from lr.lab.scenario import Scenario, SeedTable, load_all
 from lr.layout import Layout, here
 from lr.ui import Fail, notice, say
 
-# Colours that a colour-blind reader tells apart; the first is the base kernel's.
-_COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-# Text stays text, in the reader's font; a $ in a name is no formula.
-_PLOT = {"svg.fonttype": "none", "text.parse_math": False, "font.size": 9}
+_PROFILE_ROWS = 20
 _STYLE = """
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 84em; padding: 0 1em; color: #1a1a1a; background: #fff }
 h2 { border-top: 2px solid #ccc; padding-top: 1em; margin-top: 2em }
@@ -46,16 +40,6 @@ figure { margin: 0 }
 .small { font-size: 13px; color: #444 }
 svg { max-width: 100%; height: auto }
 """
-
-
-@dataclass(frozen=True)
-class Line:
-    """One kernel in a plot; spread, where known, is drawn as error bars."""
-
-    kernel: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    spread: tuple[float, ...] = ()
 
 
 def main(argv: list[str]) -> int:
@@ -85,8 +69,9 @@ def write_page(layout: Layout) -> tuple[Path, int, int]:
     if not shown:
         raise Fail(f"no sample under {folder} belongs to a scenario in bench/scenarios; run `make bench` first")
     path = folder / "report.html"
+    profiles = profile.read_all(layout)
     with whole(path) as part:
-        part.write_text(page(folder, shown))
+        part.write_text(page(folder, shown, profiles))
     return path, len(shown), sum(len(own) for _, own in shown)
 
 
@@ -105,9 +90,10 @@ def kernel_order(folder: Path, scenario: str, samples: Iterable[Sample]) -> list
     return list(dict.fromkeys([*listed, *names]))
 
 
-def page(folder: Path, shown: Sequence[tuple[Scenario, list[Sample]]]) -> str:
+def page(folder: Path, shown: Sequence[tuple[Scenario, list[Sample]]], profiles: Sequence[profile.Profile] = ()) -> str:
     """The whole page."""
     links = "".join(f'<li><a href="#{escape(s.name)}">{escape(s.name)}</a>: {escape(s.title)}</li>' for s, _ in shown)
+    links += '<li><a href="#profiles">profiles</a>: where the instructions go</li>' if profiles else ""
     sections = "".join(_section(folder, scenario, samples) for scenario, samples in shown)
     return (
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
@@ -115,7 +101,8 @@ def page(folder: Path, shown: Sequence[tuple[Scenario, list[Sample]]]) -> str:
         f"<style>{_STYLE}</style></head>\n<body>\n<h1>linux-reclaim: the lab</h1>\n"
         "<p>Guests run without KVM on a small machine, their CPUs in lockstep: a round is so many instructions of each "
         "CPU that is busy. Rounds are the unit of time, instructions that of work; a second is so many rounds. "
-        f"Hmean and Amean are the harmonic and the arithmetic mean.</p>\n<ul>{links}</ul>\n{sections}</body>\n</html>\n"
+        f"Hmean and Amean are the harmonic and the arithmetic mean.</p>\n<ul>{links}</ul>\n{sections}"
+        f"{_profiles(profiles)}</body>\n</html>\n"
     )
 
 
@@ -250,6 +237,24 @@ def series_plots(scenario: Scenario, table: tables.Table, samples: Iterable[Samp
     return plots
 
 
+def _profiles(profiles: Sequence[profile.Profile]) -> str:
+    """What `make profile` kept: functions of all threads and waiting for spinlocks, the kernels beside each other."""
+    parts = ['<h2 id="profiles">profiles: where the instructions go</h2>'] if profiles else []
+    for own in profile.beside(profiles):
+        first = own[0]
+        label = f"{first.scenario} {first.variant}, {first.point}"
+        dates = ", ".join(f"{one.kernel} {one.started}" for one in own)
+        parts.append(f'<h3>{escape(label)}</h3><p class="small">{escape(dates)}</p><div class="plots">')
+        functions = {one.kernel: profile.shares(profile.functions(one), one.instructions) for one in own}
+        waiting = {one.kernel: profile.shares(one.waiting, one.instructions) for one in own}
+        for what, columns in (("instructions", functions), ("waiting for a spinlock", waiting)):
+            if rows := profile.top(list(columns.values()), _PROFILE_ROWS):
+                title = f"{what}, percent of all that are not idle"
+                parts.append(f"<figure>{shares(f'{label} {what}', title, columns, rows)}</figure>")
+        parts.append("</div>")
+    return "\n".join(parts) + "\n"
+
+
 def _numbers(points: Sequence[str]) -> dict[str, float] | None:
     """Where points lie on the axis if all of them are numbers."""
     try:
@@ -257,68 +262,3 @@ def _numbers(points: Sequence[str]) -> dict[str, float] | None:
     except ValueError:
         return None
     return places if all(map(math.isfinite, places.values())) else None
-
-
-def plot(
-    name: str,
-    title: str,
-    axis: str,
-    kernels: Sequence[str],
-    lines: Sequence[Line],
-    ticks: Mapping[str, float] | None = None,
-    size: tuple[float, float] = (5.4, 3.4),
-    bars: bool = False,
-) -> str:
-    """A plot of lines or bars as an SVG element; name, unique in the page, keeps its ids apart from other plots'."""
-    matplotlib, figure_of = _matplotlib()
-    with matplotlib.rc_context({**_PLOT, "svg.hashsalt": name}):
-        # The legend stands below, where it hides nothing.
-        figure = figure_of(figsize=(size[0], size[1] + 0.17 * len(lines)), layout="constrained")
-        axes = figure.add_subplot()
-        for number, line in enumerate(lines):
-            colour = _COLOURS[kernels.index(line.kernel) % len(_COLOURS)]
-            spread = line.spread if any(line.spread) else None
-            # A name that begins with _ would be left out of the legend.
-            label = line.kernel.lstrip("_") or "?"
-            if bars:
-                width = 0.8 / len(lines)
-                x = [spot + (number + 0.5) * width - 0.4 for spot in line.x]
-                axes.bar(x, line.y, width * 0.95, yerr=spread, color=colour, ecolor="#777777", label=label, capsize=2)
-            else:
-                axes.errorbar(
-                    line.x, line.y, yerr=spread, color=colour, label=label, marker="o", ms=3, lw=1.3, capsize=2
-                )
-        axes.set_title(title)
-        axes.set_xlabel(axis)
-        if ticks:
-            axes.set_xticks(list(ticks.values()), list(ticks))
-            if bars:
-                # One bar alone would be a wall.
-                room = 0.6 if len(ticks) > 1 else 1.2
-                axes.set_xlim(-room, len(ticks) - 1 + room)
-                axes.set_axisbelow(True)
-        if min(y for line in lines for y in line.y) >= 0:
-            # From nothing, with some room above what is level.
-            axes.set_ylim(0, max(axes.get_ylim()[1], 1.06 * max(y for line in lines for y in line.y)))
-        axes.grid(alpha=0.25)
-        figure.legend(loc="outside lower center", fontsize=8, frameon=False)
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return _inline(drawn.getvalue(), re.sub(r"[^A-Za-z0-9]+", "-", name), title)
-
-
-def _inline(svg: str, prefix: str, title: str) -> str:
-    """The svg element alone: no prologue, no metadata that names other sites, ids that occur once in the page."""
-    body = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    body = re.sub(r'\bid="', f'id="{prefix}-', body)
-    body = re.sub(r'href="#', f'href="#{prefix}-', body)
-    body = body.replace("url(#", f"url(#{prefix}-")
-    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
-
-
-def _matplotlib() -> tuple[Any, Callable[..., Any]]:
-    """matplotlib and its Figure, which take a second to load; drawing never needs a display."""
-    matplotlib: Any = importlib.import_module("matplotlib")
-    matplotlib.use("Agg")
-    figure_of: Callable[..., Any] = importlib.import_module("matplotlib.figure").Figure
-    return matplotlib, figure_of

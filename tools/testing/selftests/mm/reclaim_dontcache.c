@@ -6,8 +6,8 @@
  * marked, iput_final() evicts the inode instead of caching it. If the inode is
  * dirty at that time, its data has to go somewhere first. Linux 7.3 wrote the
  * data synchronously from the reclaiming task. ext4 and XFS complained, and XFS
- * refused, so the data was gone while write(2), sync(2) and umount(2) had all
- * reported success.
+ * refused, so the data was gone while write(2), syncfs(2) and umount(2) had
+ * all reported success.
  *
  * Each test makes files with two names. A task in memory cgroup A writes and
  * marks the inode through aN. The dentry of bN belongs to memory cgroup B and

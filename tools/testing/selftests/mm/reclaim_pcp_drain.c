@@ -187,6 +187,15 @@ static int stop_decay(char *saved, size_t size)
 	return ret ? ret : write_text(STAT_INTERVAL, "120\n");
 }
 
+/* Whether an administrator has fixed the length of the lists; the tests need long ones. */
+static bool fixed_lists(void)
+{
+	char text[16];
+
+	return read_text("/proc/sys/vm/percpu_pagelist_high_fraction", text, sizeof(text)) ||
+	       strcmp(text, "0");
+}
+
 /* Confine a task's memory to one node, by a cpuset or by a memory policy. */
 static int confine(bool cpuset, int nid, const cpu_set_t *cpus)
 {
@@ -285,6 +294,8 @@ FIXTURE_SETUP(other_nodes)
 	    !trace_open(self->vain, sizeof(self->vain), "reclaim_vain",
 			"vmscan/mm_vmscan_direct_reclaim_end", VAIN))
 		SKIP(return, "no tracefs with the events of kmem and vmscan");
+	if (fixed_lists())
+		SKIP(return, "lists of fixed length: set vm.percpu_pagelist_high_fraction to 0");
 	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
 }
 
@@ -393,6 +404,8 @@ FIXTURE_SETUP(pcp_drain)
 		SKIP(return, "node 0 has no CPUs or no memory");
 	if (node_cpus(self->nid, &self->cpus) < 2)
 		SKIP(return, "one CPU in the last node: it has no other's lists");
+	if (fixed_lists())
+		SKIP(return, "lists of fixed length: set vm.percpu_pagelist_high_fraction to 0");
 	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
 }
 

@@ -80,6 +80,37 @@ static pid_t start_writer(struct throttle *t, unsigned long mib)
 	_exit(1);
 }
 
+/*
+ * Write a file once in a cgroup. The task's id; 0 if the file was not written within
+ * 30 s.
+ */
+static pid_t write_once(struct throttle *t, int cgroup, const char *path, unsigned long mib)
+{
+	static char buf[MIB];
+	double until = now() + 30;
+	pid_t done, pid;
+	int fd, status;
+
+	if (begin(t, WRITER, cgroup)) {
+		fd = open(path, O_CREAT | O_WRONLY, 0600);
+		for (unsigned long i = 0; i < mib; i++) {
+			if (write(fd, buf, MIB) != MIB)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	pid = t->children[WRITER];
+	while (pid > 0 && now() < until) {
+		done = waitpid(pid, &status, WNOHANG);
+		if (done) {
+			t->children[WRITER] = 0;
+			return done == pid && !status ? pid : 0;
+		}
+		nap(50);
+	}
+	return 0;
+}
+
 /* Start writeback of everything the writer has left, which takes the disk a while. */
 static pid_t start_syncer(struct throttle *t)
 {
@@ -393,6 +424,35 @@ TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
 	ksft_print_msg("%ld MiB of %d were dirty\n", most, CGROUP_MIB);
 	EXPECT_GE(most, CGROUP_MIB / 10);
 	EXPECT_LT(most, CGROUP_MIB / 2);
+}
+
+/*
+ * A bdi_writeback counts what anybody dirties in the inodes of its cgroup. The
+ * cgroup's own writers must not be held back for the pages of others.
+ */
+TEST_F_TIMEOUT(slow_disk, writer_does_not_wait_for_pages_of_others, 120)
+{
+	struct throttle *t = &self->t;
+	struct scene *s = &t->s;
+	char own[160], who[16];
+	pid_t writer;
+
+	snprintf(own, sizeof(own), "%s/own", t->disk->dir);
+	/* Nothing is written back for now, so the inode stays with its first writer. */
+	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_ratio", "80"));
+	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_background_ratio", "70"));
+	ASSERT_EQ(0, limit_cgroup(s, SLOW));
+	ASSERT_GT(write_once(t, SLOW, t->written, 1), 0);
+	ASSERT_GT(write_once(t, CLEAN, t->written, 2 * CGROUP_MIB), 0);
+	ASSERT_TRUE(trace_open(t->reclaims, sizeof(t->reclaims), "reclaim_pauses",
+			       "writeback/balance_dirty_pages", NULL));
+	writer = write_once(t, SLOW, own, CGROUP_MIB / 4);
+	EXPECT_GT(writer, 0);
+	EXPECT_GT(dirty_mib(), CGROUP_MIB * 2);
+	snprintf(who, sizeof(who), "-%d ", writer);
+	EXPECT_EQ(0, trace_count(t->reclaims, who, NULL, NULL));
+	EXPECT_EQ(0, events_lost(t->reclaims));
+	unlink(own);
 }
 
 /*

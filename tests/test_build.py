@@ -318,6 +318,28 @@ def test_kunit_parts() -> None:
     assert kunit.strip_level("# ok 1 a\n#     ok 1 b\n# note\n") == "ok 1 a\n    ok 1 b\n# note\n"
 
 
+def test_what_kunit_py_started_ends_with_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(tmp_path)
+    layout.linux.mkdir(parents=True)
+    script = f"trap 'touch {tmp_path}/told; exit 1' INT; sleep 60 & echo $!; wait"
+    made: list[str] = []
+
+    def stopped(line: str) -> str:
+        made.append(line)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lr.guest.clean", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        kunit._kunit_py(layout, ["bash", "-c", script], "toy")
+    # As kunit.py is told, which then ends UML.
+    assert (tmp_path / "told").exists()
+    status = Path(f"/proc/{made[0].strip()}/status")
+    until = time.monotonic() + 10
+    while status.exists() and "zombie" not in status.read_text() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not status.exists() or "zombie" in status.read_text()
+
+
 def test_a_filter_that_matches_nothing_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compose, "ensure_tree", lambda _: None)
     ran = [Case("kunit uml", "a_suite/a_case")]

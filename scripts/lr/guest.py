@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lr import proc, stop
 from lr.layout import Layout
@@ -263,7 +263,7 @@ def several(at_once: int = AT_ONCE) -> Iterator[ThreadPoolExecutor]:
             _ending.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(_running):
-                _end(child)
+                end(child)
             pool.shutdown()
             _ending.clear()
             raise
@@ -325,7 +325,7 @@ def _watch(
         unbooted = timeout > _BOOT and not begun.is_set()
     finally:
         if child is not None:
-            _end(child)
+            end(child)
             _running.discard(child)
         # Also when we are being stopped: what a reader does with a line must be over when we go on.
         for reader in readers:
@@ -380,13 +380,15 @@ def _read(stream: IO[bytes], into: list[str], on_line: Callable[[str], None] | N
             on_line(shown.rstrip("\n"))
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the guest that we started, if it is still there: first politely, so that virtme-run removes its files."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if child.poll() is not None and number == signal.SIGTERM:
+def end(child: subprocess.Popen[Any], politely: signal.Signals = signal.SIGTERM) -> None:
+    """End what we started in a session of its own, if it is still there: first politely, so that it removes its files.
+
+    That is a guest: virtme-run and its QEMU.
+    """
+    for number in (politely, signal.SIGKILL):
+        if child.poll() is not None and number == politely:
             return
         try:
-            # The group is ours alone: virtme-run and its QEMU.
             os.killpg(child.pid, number)
             child.wait(5)
         except (ProcessLookupError, subprocess.TimeoutExpired):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lr import boot, guest, options
+from lr import boot, guest, kunit, options
 from lr.guest import Disk, Spec
 from lr.layout import Layout
 from lr.ui import Fail
@@ -134,6 +134,19 @@ def test_a_guest_that_stops_while_booting_gets_a_second_try(
     assert (outcome.ended, outcome.status, outcome.output.strip()) == ("exited", 3, "here")
     said = capsys.readouterr()
     assert "vgaarb; once more" in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("does", "told"), [("exit 0", "the guest ended before"), ("exec sleep 60", "no end after 2 s")]
+)
+def test_a_guest_whose_tests_run_at_boot_has_one_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, told: str
+) -> None:
+    monkeypatch.setattr(guest, "_BOOT", 1)
+    layout, spec = toy(tmp_path, f"echo boot >>{tmp_path}/boots; {does}")
+    cases = kunit.run_qemu(layout, spec.kernel, "", 2)
+    assert (tmp_path / "boots").read_text() == "boot\n"
+    assert next(case.message for case in cases if case.name == "guest").startswith(told)
 
 
 def test_a_guest_that_never_boots_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,8 @@ class Spec:
     disks: tuple[Disk, ...] = ()
     append: tuple[str, ...] = ()
     timeout: int = 600
+    # What is tested runs while the guest boots: one that hangs or dies then is a result, and is not booted once more.
+    at_boot: bool = False
     # More for QEMU.
     qemu: tuple[str, ...] = ()
     # Another QEMU than the system's, and what its environment has beside ours.
@@ -284,7 +286,7 @@ def run(
         qemu = [*_disks(folder, spec.disks), *spec.qemu]
         words = _arguments(layout, spec, qemu, f"bash {inside}")
         outcome = _watch(words, spec, on_output)
-        if _ending.is_set():
+        if _ending.is_set() or spec.at_boot:
             return outcome
         if outcome.ended == "unbooted" or (outcome.ended == "died" and not outcome.output):
             # Nothing of the command has run: rarely QEMU hangs or goes away in the middle of booting. A kernel that can
@@ -302,6 +304,7 @@ def _watch(
     on_output: Callable[[str], None] | None,
 ) -> Outcome:
     start, timeout = time.monotonic(), spec.timeout
+    boot = timeout if spec.at_boot else min(_BOOT, timeout)
     child: subprocess.Popen[bytes] | None = None
     readers: list[threading.Thread] = []
     output: list[str] = []
@@ -319,10 +322,10 @@ def _watch(
                 readers[-1].start()
         if _ending.is_set():
             raise Fail("a guest that had just begun was ended: we were told to stop")
-        _wait(child, timeout, begun)
+        _wait(child, timeout, boot, begun)
     except subprocess.TimeoutExpired:
         late = True
-        unbooted = timeout > _BOOT and not begun.is_set()
+        unbooted = timeout > boot and not begun.is_set()
     finally:
         if child is not None:
             end(child)
@@ -342,14 +345,14 @@ def _watch(
     return Outcome(ended, status, _MARKED.sub("", said), text, time.monotonic() - start)
 
 
-def _wait(child: subprocess.Popen[bytes], timeout: int, begun: threading.Event) -> None:
-    """Until it ends; TimeoutExpired after the timeout, or when its command has not begun after _BOOT."""
+def _wait(child: subprocess.Popen[bytes], timeout: int, boot: int, begun: threading.Event) -> None:
+    """Until it ends; TimeoutExpired after the timeout, or after what booting may take, its command not begun."""
     try:
-        child.wait(min(_BOOT, timeout))
+        child.wait(boot)
     except subprocess.TimeoutExpired:
-        if timeout <= _BOOT or not begun.is_set():
+        if timeout <= boot or not begun.is_set():
             raise
-        child.wait(timeout - _BOOT)
+        child.wait(timeout - boot)
 
 
 def _start(words: list[str], environment: tuple[tuple[str, str], ...]) -> subprocess.Popen[bytes]:

@@ -87,7 +87,8 @@ def run_qemu(layout: Layout, image: Path, wanted: str, timeout: int) -> list[Cas
     results = layout.build / "results"
     results.mkdir(parents=True, exist_ok=True)
     with Progress("kunit in a guest with two nodes"):
-        spec = Spec(image, append=("kunit.enable=1", f"kunit.filter_glob={glob_of(wanted)}"), timeout=timeout)
+        append = ("kunit.enable=1", f"kunit.filter_glob={glob_of(wanted)}")
+        spec = Spec(image, append=append, timeout=timeout, at_boot=True)
         outcome = guest.run(layout, spec, "true")
     (results / "kunit-qemu.console").write_text(outcome.console)
     return judge(outcome, "kunit qemu")

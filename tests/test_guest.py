@@ -157,6 +157,23 @@ def test_a_guest_that_never_boots_is_a_failure(tmp_path: Path, monkeypatch: pyte
     assert "twice" in outcome.story() and "vgaarb" in outcome.story()
 
 
+def test_a_shell_whose_guest_could_not_be_started_is_no_success(tmp_path: Path) -> None:
+    layout, spec = toy(tmp_path, "echo no such QEMU >&2; exit 1")
+    outcome = guest.interact(layout, spec)
+    assert (outcome.ended, outcome.status, outcome.console) == ("exited", 1, "no such QEMU\n")
+    (layout.build / "venv/bin/virtme-run").unlink()
+    with pytest.raises(Fail, match="virtme-run: not found; run `make setup`"):
+        guest.interact(layout, spec)
+
+
+def test_a_blank_disk_is_not_mounted() -> None:
+    spec = Spec(Path("bzImage"), disks=(Disk("xfs", "xfs", 300),))
+    assert boot.command_of(spec, "ls") == ". scripts/guest/lib.sh && mount_scratch xfs /mnt && { ls\n}"
+    spec = Spec(Path("bzImage"), disks=(Disk("blank", "blank", 64),))
+    assert boot.command_of(spec, "ls") == ". scripts/guest/lib.sh && { ls\n}"
+    assert boot.command_of(Spec(Path("bzImage")), "ls") == "{ ls\n}"
+
+
 def test_missing_kernel(tmp_path: Path) -> None:
     layout, spec = toy(tmp_path, "true")
     with pytest.raises(Fail, match="make build"):

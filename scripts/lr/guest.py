@@ -234,12 +234,15 @@ def _arguments(layout: Layout, spec: Spec, qemu: list[str], command: str | None)
 
 
 def interact(layout: Layout, spec: Spec) -> Outcome:
-    """A shell in the guest, on this terminal, until the guest is switched off; the console is what it told."""
+    """A shell in the guest, on this terminal, until the guest is switched off; the console is what it told.
+
+    The status is not the shell's, but virtme-run's: whether the guest could be started.
+    """
     start = time.monotonic()
     with _folder(layout) as folder:
         words = _arguments(layout, spec, _disks(folder, spec.disks), None)
         # The kernel's messages come on virtme-run's stderr: shown, and kept to tell a panic from a plain end.
-        with subprocess.Popen(words, stderr=subprocess.PIPE) as child:
+        with _start(words, spec.environment, terminal=True) as child:
             assert child.stderr is not None
             console: list[str] = []
             try:
@@ -252,7 +255,8 @@ def interact(layout: Layout, spec: Spec) -> Outcome:
                     os.kill(int(pid), signal.SIGTERM)
                 raise
     text = clean("".join(console))
-    return Outcome("panic" if _PANIC.search(text) else "exited", 0, "", text, time.monotonic() - start)
+    ended = "panic" if _PANIC.search(text) else "exited"
+    return Outcome(ended, child.returncode, "", text, time.monotonic() - start)
 
 
 @contextmanager
@@ -355,16 +359,18 @@ def _wait(child: subprocess.Popen[bytes], timeout: int, boot: int, begun: thread
         child.wait(timeout - boot)
 
 
-def _start(words: list[str], environment: tuple[tuple[str, str], ...]) -> subprocess.Popen[bytes]:
+def _start(
+    words: list[str], environment: tuple[tuple[str, str], ...], terminal: bool = False
+) -> subprocess.Popen[bytes]:
     try:
         # Pipes, not files: QEMU opens /proc/self/fd/1 several times, which would overwrite a file. A session of its
-        # own, so that what we end is exactly what we started.
+        # own, so that what we end is exactly what we started; but a session is what a terminal belongs to.
         return subprocess.Popen(
             words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdin=None if terminal else subprocess.DEVNULL,
+            stdout=None if terminal else subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
+            start_new_session=not terminal,
             env={**os.environ, **dict(environment)},
         )
     except FileNotFoundError as exc:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from lr import ablate, alltests, build, compose, demo, kunit, selftest
+from lr.guest import Outcome
 from lr.layout import Layout
 from lr.results import Case, Counts, without_result
 from lr.stations import STATIONS
@@ -373,6 +374,36 @@ def test_demo_screen() -> None:
     assert STATIONS[0].good(ours)
     assert not STATIONS[0].good(stock)
     assert len(text.splitlines()) < 24
+
+
+@pytest.mark.parametrize(
+    ("stock", "ours", "told"),
+    [
+        (("exited", 1), ("exited", 0), ""),
+        (("exited", 1), ("panic", 1), "series: the kernel panicked"),
+        (("died", 1), ("exited", 0), "stock 7.3: the guest ended before the command did"),
+        (("exited", 1), ("exited", 1), "series: the command ended with status 1: # lost=0 files=500"),
+    ],
+)
+def test_a_guest_that_died_is_no_good_station(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stock: tuple[str, int],
+    ours: tuple[str, int],
+    told: str,
+) -> None:
+    """It may have printed good figures before."""
+    ends = iter((stock, ours))
+    monkeypatch.setattr(demo, "here", lambda: Layout(tmp_path))
+    monkeypatch.setattr(demo, "STATIONS", STATIONS[:1])
+    monkeypatch.setattr(demo, "programs", lambda *_: None)
+    monkeypatch.setattr(build, "ensure", build.target)
+    monkeypatch.setattr(build, "selftests", lambda _: None)
+    monkeypatch.setattr("lr.guest.run", lambda *_: Outcome(*next(ends), "# lost=0 files=500", "", 1))
+    assert demo.main([]) == (1 if told else 0)
+    said = capsys.readouterr().out
+    assert f"demo: {0 if told else 1} of 1 stations as they should be" in said and told in said
 
 
 def test_a_station_with_sides_of_its_own() -> None:

@@ -5,17 +5,30 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from lr import ablate, alltests, build, compose, demo, kunit, selftest
-from lr.guest import Outcome
+from lr.guest import Outcome, Spec
 from lr.layout import Layout
 from lr.results import Case, Counts, without_result
 from lr.stations import STATIONS
 from lr.ui import Fail
 from toy import Toy
+
+
+def built(layout: Layout, kernel: str, debug: str = "", content: str = "first") -> build.Target:
+    """A kernel as a build leaves it; built again, the same file has other content."""
+    spec = build.target(layout, kernel, debug)
+    image = spec.objects / "arch/x86/boot/bzImage"
+    image.parent.mkdir(parents=True, exist_ok=True)
+    image.write_text(content)
+    (spec.objects / "System.map").write_text("")
+    spec.image.unlink(missing_ok=True)
+    spec.image.symlink_to(image)
+    return spec
 
 
 def test_targets_lie_side_by_side(tmp_path: Path) -> None:
@@ -167,7 +180,7 @@ def test_selftest_options() -> None:
     assert [cell.runs for cell in named] == [()]
     assert selftest.parse_matrix("lru_gen=on,nodes=2,module=1")[0].module
     assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
-    assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))
+    assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1), "build/selftests")
     with pytest.raises(Fail, match="MATRIX"):
         selftest.parse_matrix("nodes=3")
     with pytest.raises(Fail, match="TEST"):
@@ -251,6 +264,35 @@ def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path)
     with pytest.raises(Fail, match="TEST=nope: no such program; there are reclaim_a"):
         selftest.collect(Layout(tmp_path), "series", "", "reclaim_a:x nope", "", 60)
     assert not (tmp_path / "build").exists()
+
+
+def test_another_make_does_not_change_the_kernel_under_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(tmp_path)
+    program = layout.build / "selftests" / "reclaim_a"
+    found: list[tuple[str, str]] = []
+
+    def make(version: str) -> Path:
+        built(layout, "series", content=version)
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(version)
+        return program.parent
+
+    def boot(_layout: Layout, spec: Spec, command: str, on_output: Callable[[str], None]) -> Outcome:
+        make("second")
+        found.append((spec.kernel.read_text(), (tmp_path / command.split()[1][10:] / program.name).read_text()))
+        # What fails among the others passes by itself.
+        verdict = "not ok" if len(found) == 1 else "ok"
+        for line in ("TAP version 13", "# 1..1", f"# {verdict} 1 f.c", f"{verdict} 1 reclaim_a", "1..1"):
+            on_output(line)
+        return Outcome("exited", 0, "", "", 1)
+
+    monkeypatch.setattr(build, "ensure", built)
+    monkeypatch.setattr(build, "_selftests", lambda *_: make("first"))
+    monkeypatch.setattr("lr.guest.run", boot)
+    cases = selftest.collect(layout, "series", "", "", "lru_gen=on,nodes=1", 60)
+    assert [(case.name, case.status) for case in cases] == [("reclaim_a/f.c", "passed")]
+    assert found == [("first", "first")] * 2
+    assert not list((layout.build / "tmp").iterdir())
 
 
 def test_a_selftest_built_from_edited_sources_is_not_taken_for_the_committed_one(
@@ -398,10 +440,20 @@ def test_a_guest_that_died_is_no_good_station(
     monkeypatch.setattr(demo, "here", lambda: Layout(tmp_path))
     monkeypatch.setattr(demo, "STATIONS", STATIONS[:1])
     monkeypatch.setattr(demo, "programs", lambda *_: None)
-    monkeypatch.setattr(build, "ensure", build.target)
+    monkeypatch.setattr(build, "ensure", built)
     monkeypatch.setattr(build, "selftests", lambda _: None)
-    monkeypatch.setattr("lr.guest.run", lambda *_: Outcome(*next(ends), "# lost=0 files=500", "", 1))
+    booted: list[str] = []
+
+    def boot(layout: Layout, spec: Spec, _command: str) -> Outcome:
+        # Another make.
+        for kernel in ("stock", "series"):
+            built(layout, kernel, content="second")
+        booted.append(spec.kernel.read_text())
+        return Outcome(*next(ends), "# lost=0 files=500", "", 1)
+
+    monkeypatch.setattr("lr.guest.run", boot)
     assert demo.main([]) == (1 if told else 0)
+    assert booted == ["first", "first"]
     said = capsys.readouterr().out
     assert f"demo: {0 if told else 1} of 1 stations as they should be" in said and told in said
 

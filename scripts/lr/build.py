@@ -349,14 +349,16 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     return spec
 
 
-def selftests(layout: Layout) -> Path:
+def selftests(layout: Layout, copy: Path | None = None) -> Path:
     """Compile our selftests into build/selftests, with the series' own headers, and copy the scripts beside them.
 
     Only ours: the kernel's makefile for tools/testing/selftests/mm would compile some sixty others.
+    copy: where all of it lies besides, so that a later build does not change a run under way.
     """
     spec = target(layout, "series")
     with locked(layout, spec):
-        return _selftests(layout, spec, layout.build / "selftests")
+        folder = _selftests(layout, spec, layout.build / "selftests")
+        return shutil.copytree(folder, copy) if copy else folder
 
 
 def _selftests(layout: Layout, spec: Target, folder: Path) -> Path:

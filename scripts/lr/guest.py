@@ -182,8 +182,8 @@ def make_disk(disk: Disk, path: Path) -> None:
 
 
 @contextmanager
-def _folder(layout: Layout) -> Iterator[Path]:
-    """A place for what one guest needs while it runs."""
+def folder_of(layout: Layout) -> Iterator[Path]:
+    """A place for what guests need while they run: one guest, or all of a verb."""
     parent = layout.build / "tmp"
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="guest-", dir=parent))
@@ -239,7 +239,7 @@ def interact(layout: Layout, spec: Spec) -> Outcome:
     The status is not the shell's, but virtme-run's: whether the guest could be started.
     """
     start = time.monotonic()
-    with _folder(layout) as folder:
+    with folder_of(layout) as folder:
         words = _arguments(layout, spec, _disks(folder, spec.disks), None)
         # The kernel's messages come on virtme-run's stderr: shown, and kept to tell a panic from a plain end.
         with _start(words, spec.environment, terminal=True) as child:
@@ -282,7 +282,7 @@ def run(
     on_output: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Boot, run one bash command with its stderr in its stdout, switch off. Each line goes to on_output at once."""
-    with _folder(layout) as folder:
+    with folder_of(layout) as folder:
         # A file, because the kernel's command line holds 2047 characters only.
         script = folder / "command"
         script.write_text(f"echo {_BEGUN}\n({command}\n) 2>&1\necho {_MARK}$?\n")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lr import build
+from lr import build, guest
 from lr import state as states
 from lr.clean import clean
 from lr.ui import Fail
@@ -36,6 +36,16 @@ def test_what_is_edited_while_clean_waits_stays(made: Toy) -> None:
             time.sleep(0.3)
             made.edit("fs/inode.c", "int a", "int z")
         assert end.result() == ["build/linux: 1 edited file: fs/inode.c"]
+
+
+def test_what_a_guest_runs_on_stays(made: Toy) -> None:
+    with guest.folder_of(made.layout) as folder, guest.folder_of(made.layout):
+        for force in (False, True):
+            with pytest.raises(Fail, match="guests are running on what lies in build/; wait for them or end them"):
+                clean(made.layout, force)
+        assert folder.is_dir() and made.linux.exists()
+    assert clean(made.layout) == []
+    assert left(made) == []
 
 
 def test_unsaved_work_stays_and_is_named(made: Toy) -> None:

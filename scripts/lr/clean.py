@@ -73,8 +73,9 @@ def clean(layout: Layout, force: bool = False) -> list[str]:
         # All that there are. A verb that takes a second one takes what lies below the first: it comes later here, too.
         # The files stay, because one who waits has its file open.
         known = {_LOCK.sub("", path.name) for path in layout.build.glob(".*-lock")}
-        for name in sorted({"ablate", "linux", *known}):
+        for name in sorted({"ablate", "linux", *known} - {states.GUESTS}):
             held.enter_context(states.locked(layout, name))
+        held.enter_context(states.guests(layout, none=True))
         kept = {} if force else _work(layout)
         for path in sorted(layout.build.iterdir()):
             if path not in kept and not path.match(".*-lock"):

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lr import proc, stop
+from lr import state as states
 from lr.layout import Layout
 from lr.options import size_mib
 from lr.ui import Fail, notice
@@ -184,13 +185,14 @@ def make_disk(disk: Disk, path: Path) -> None:
 @contextmanager
 def folder_of(layout: Layout) -> Iterator[Path]:
     """A place for what guests need while they run: one guest, or all of a verb."""
-    parent = layout.build / "tmp"
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="guest-", dir=parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with states.guests(layout):
+        parent = layout.build / "tmp"
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="guest-", dir=parent))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _disks(folder: Path, disks: tuple[Disk, ...]) -> list[str]:

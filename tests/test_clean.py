@@ -93,6 +93,31 @@ def test_samples_and_edits_of_stock_stay(made: Toy) -> None:
     assert not (made.layout.build / "bench-kernels").exists()
 
 
+def test_a_commit_made_in_a_work_tree_stays(made: Toy) -> None:
+    for name in ("stock", "ablate", "bisect"):
+        linux = made.layout.build / name / "linux"
+        build.worktree(made.layout, linux, "base")
+        (linux / "fs/inode.c").write_text("int mine;")
+        made.git("-C", str(linux), "commit", "-qam", "mine")
+        with pytest.raises(Fail, match=f"build/{name}/linux has changes, which would be lost: commit [0-9a-f]+; keep"):
+            build.worktree(made.layout, linux, "series")
+        assert made.git("-C", str(linux), "log", "-1", "--format=%s") == "mine"
+    assert [line.split()[0] for line in clean(made.layout)] == [
+        f"build/{name}:" for name in ("stock", "linux", "ablate", "bisect")
+    ]
+
+
+def test_a_commit_that_a_work_tree_was_at_is_no_work_of_it(made: Toy) -> None:
+    made.edit("fs/inode.c", "int a", "int z")
+    made.commit("fs: mine")
+    build.worktree(made.layout, made.layout.build / "ablate/linux", "series")
+    # Amended and saved, as after a fixup: the commit that was ablated is in no branch any more.
+    made.edit("fs/inode.c", "int z", "int y")
+    made.commit("fs: mine", "Why.", "--amend")
+    made.save()
+    assert clean(made.layout) == []
+
+
 def test_foreign_build_linux_stays(toy: Toy) -> None:
     toy.add("precious", "x")
     assert clean(toy.layout) == ["build/linux: it was not made by `make tree`"]

@@ -102,17 +102,19 @@ def make_words(spec: Target, *goals: str) -> list[str]:
 
 def worktree(layout: Layout, path: Path, commit: str) -> None:
     """A work tree of build/linux at a commit; one that is there is moved, so that only files that differ change."""
-    if not _is_worktree(path):
+    if _is_worktree(path):
+        refuse_changes(layout, path, changes(path))
+        git = Git.of(path)
+        git.run("reset", "-q", "--hard")
+        git.run("checkout", "-q", "--detach", commit)
+    else:
         shutil.rmtree(path, ignore_errors=True)
         git = Git.of(layout.linux)
         git.run("worktree", "prune")
         with Progress(f"unpack a copy of the kernel into {layout.told(path)}"):
             git.run("worktree", "add", "--force", "--detach", str(path), commit)
-        return
-    git = Git.of(path)
-    refuse_changes(layout, path, [entry[3:] for entry in git.status()])
-    git.run("reset", "-q", "--hard")
-    git.run("checkout", "-q", "--detach", commit)
+    # It was in build/linux: once it is amended there, this is no reason to take it for work that is only here.
+    Git.of(path).run("update-ref", f"refs/lr/at/{path.parent.name}", "HEAD")
 
 
 def _is_worktree(path: Path) -> bool:
@@ -342,8 +344,6 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     spec = target(layout, kernel, debug)
     if kernel == "stock":
         with locked(layout, spec):
-            # Here somebody may have committed, too.
-            refuse_changes(layout, spec.source, changes(spec.source))
             worktree(layout, spec.source, "base")
     compile_kernel(layout, spec)
     return spec

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from lr import ablate, alltests, build, compose, demo, kunit, selftest
+from lr.clean import clean
 from lr.guest import Outcome, Spec
 from lr.layout import Layout
 from lr.results import Case, Counts, without_result
@@ -352,6 +354,46 @@ def test_edits_of_a_work_tree_are_not_reset(made: Toy, monkeypatch: pytest.Monke
     made.edit("mm/vmscan.c", "line 1\n", "line one\n")
     with pytest.raises(Fail, match="build/linux holds edits, .* commit them"):
         ablate.image(made.layout, ablation)
+
+
+@pytest.mark.parametrize("keep_original", [True, False])
+def test_a_copied_checkout_has_work_trees_of_its_own(made: Toy, tmp_path: Path, keep_original: bool) -> None:
+    build.worktree(made.layout, made.layout.build / "stock/linux", "base")
+    copy = Layout(tmp_path / "copy")
+    linux = copy.build / "stock/linux"
+    shutil.copytree(made.root, copy.root, symlinks=True)
+    if not keep_original:
+        made.root.rename(tmp_path / "gone")
+    (linux / "fs/inode.c").write_text("int mine;\n")
+    with pytest.raises(Fail, match="build/stock/linux has changes, which would be lost: fs/inode.c;"):
+        build.worktree(copy, linux, "series")
+    (linux / "fs/inode.c").write_text("int a;\nint b;\nint c;\n")
+    build.worktree(copy, linux, "series")
+    assert "line ten" in (linux / "mm/vmscan.c").read_text()
+    assert build.changes(linux) == []
+    if keep_original:
+        original = made.layout.build / "stock/linux"
+        assert made.git("-C", str(original), "rev-parse", "HEAD") == made.git("rev-parse", "base")
+        assert made.git("-C", str(original), "status", "--porcelain") == ""
+
+
+def test_a_work_tree_of_a_build_linux_that_was_moved_away_stays(made: Toy) -> None:
+    stock = made.layout.build / "stock/linux"
+    build.worktree(made.layout, stock, "base")
+    made.write("build/stock/linux/fs/inode.c", "int mine;\n")
+    made.linux.rename(made.layout.build / "linux-away")
+    made.tree()
+    # A work tree of the new one may bear the name that the old one had.
+    build.worktree(made.layout, made.layout.build / "ablate/linux", "base")
+    with pytest.raises(
+        Fail, match="build/stock/linux is a work tree of another repository .* `rm -r build/stock/linux`"
+    ):
+        build.worktree(made.layout, stock, "base")
+    assert clean(made.layout) == ["build/stock: linux is a work tree of another repository than build/linux"]
+    assert (stock / "fs/inode.c").read_text() == "int mine;\n"
+    shutil.rmtree(stock)
+    made.tree()
+    build.worktree(made.layout, stock, "base")
 
 
 def test_kunit_parts() -> None:

@@ -102,6 +102,12 @@ def make_words(spec: Target, *goals: str) -> list[str]:
 
 def worktree(layout: Layout, path: Path, commit: str) -> None:
     """A work tree of build/linux at a commit; one that is there is moved, so that only files that differ change."""
+    if foreign(layout, path):
+        told = layout.told(path)
+        raise Fail(
+            f"{told} is a work tree of another repository than build/linux is now; "
+            f"copy away what is yours in it, then `rm -r {told}`"
+        )
     if _is_worktree(path):
         refuse_changes(layout, path, changes(path))
         git = Git.of(path)
@@ -115,6 +121,25 @@ def worktree(layout: Layout, path: Path, commit: str) -> None:
             git.run("worktree", "add", "--force", "--detach", str(path), commit)
     # It was in build/linux: once it is amended there, this is no reason to take it for work that is only here.
     Git.of(path).run("update-ref", f"refs/lr/at/{path.parent.name}", "HEAD")
+
+
+def foreign(layout: Layout, path: Path) -> bool:
+    """Whether a repository is there of which build/linux knows nothing: git would work on another one, or on none.
+
+    Each names the other's absolute path. Where a checkout was moved or copied with both, the paths are set right: git
+    in a copy would move HEAD and index of the original.
+    """
+    link = path / ".git"
+    if not link.is_file():
+        return link.exists()
+    entry = layout.linux / ".git" / "worktrees" / Path(link.read_text().strip()).name
+    back = entry / "gitdir"
+    if not back.is_file() or not back.read_text().strip().endswith(f"/{layout.told(link)}"):
+        return True
+    if link.read_text() != f"gitdir: {entry}\n":
+        back.write_text(f"{link}\n")
+        link.write_text(f"gitdir: {entry}\n")
+    return False
 
 
 def _is_worktree(path: Path) -> bool:

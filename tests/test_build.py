@@ -4,17 +4,33 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from lr import ablate, alltests, build, compose, demo, kunit, selftest
+from lr.clean import clean
+from lr.guest import Outcome, Spec
 from lr.layout import Layout
 from lr.results import Case, Counts, without_result
 from lr.stations import STATIONS
 from lr.ui import Fail
 from toy import Toy
+
+
+def built(layout: Layout, kernel: str, debug: str = "", content: str = "first") -> build.Target:
+    """A kernel as a build leaves it; built again, the same file has other content."""
+    spec = build.target(layout, kernel, debug)
+    image = spec.objects / "arch/x86/boot/bzImage"
+    image.parent.mkdir(parents=True, exist_ok=True)
+    image.write_text(content)
+    (spec.objects / "System.map").write_text("")
+    spec.image.unlink(missing_ok=True)
+    spec.image.symlink_to(image)
+    return spec
 
 
 def test_targets_lie_side_by_side(tmp_path: Path) -> None:
@@ -166,7 +182,7 @@ def test_selftest_options() -> None:
     assert [cell.runs for cell in named] == [()]
     assert selftest.parse_matrix("lru_gen=on,nodes=2,module=1")[0].module
     assert selftest.parse_tests("a:b.c.d e") == ("a:b.c.d", "e")
-    assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1))
+    assert "LRU_GEN=0" in selftest.command_of(["a"], selftest.Cell(False, 1), "build/selftests")
     with pytest.raises(Fail, match="MATRIX"):
         selftest.parse_matrix("nodes=3")
     with pytest.raises(Fail, match="TEST"):
@@ -252,6 +268,35 @@ def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path)
     assert not (tmp_path / "build").exists()
 
 
+def test_another_make_does_not_change_the_kernel_under_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(tmp_path)
+    program = layout.build / "selftests" / "reclaim_a"
+    found: list[tuple[str, str]] = []
+
+    def make(version: str) -> Path:
+        built(layout, "series", content=version)
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(version)
+        return program.parent
+
+    def boot(_layout: Layout, spec: Spec, command: str, on_output: Callable[[str], None]) -> Outcome:
+        make("second")
+        found.append((spec.kernel.read_text(), (tmp_path / command.split()[1][10:] / program.name).read_text()))
+        # What fails among the others passes by itself.
+        verdict = "not ok" if len(found) == 1 else "ok"
+        for line in ("TAP version 13", "# 1..1", f"# {verdict} 1 f.c", f"{verdict} 1 reclaim_a", "1..1"):
+            on_output(line)
+        return Outcome("exited", 0, "", "", 1)
+
+    monkeypatch.setattr(build, "ensure", built)
+    monkeypatch.setattr(build, "_selftests", lambda *_: make("first"))
+    monkeypatch.setattr("lr.guest.run", boot)
+    cases = selftest.collect(layout, "series", "", "", "lru_gen=on,nodes=1", 60)
+    assert [(case.name, case.status) for case in cases] == [("reclaim_a/f.c", "passed")]
+    assert found == [("first", "first")] * 2
+    assert not list((layout.build / "tmp").iterdir())
+
+
 def test_a_selftest_built_from_edited_sources_is_not_taken_for_the_committed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,11 +356,73 @@ def test_edits_of_a_work_tree_are_not_reset(made: Toy, monkeypatch: pytest.Monke
         ablate.image(made.layout, ablation)
 
 
+@pytest.mark.parametrize("keep_original", [True, False])
+def test_a_copied_checkout_has_work_trees_of_its_own(made: Toy, tmp_path: Path, keep_original: bool) -> None:
+    build.worktree(made.layout, made.layout.build / "stock/linux", "base")
+    copy = Layout(tmp_path / "copy")
+    linux = copy.build / "stock/linux"
+    shutil.copytree(made.root, copy.root, symlinks=True)
+    if not keep_original:
+        made.root.rename(tmp_path / "gone")
+    (linux / "fs/inode.c").write_text("int mine;\n")
+    with pytest.raises(Fail, match="build/stock/linux has changes, which would be lost: fs/inode.c;"):
+        build.worktree(copy, linux, "series")
+    (linux / "fs/inode.c").write_text("int a;\nint b;\nint c;\n")
+    build.worktree(copy, linux, "series")
+    assert "line ten" in (linux / "mm/vmscan.c").read_text()
+    assert build.changes(linux) == []
+    if keep_original:
+        original = made.layout.build / "stock/linux"
+        assert made.git("-C", str(original), "rev-parse", "HEAD") == made.git("rev-parse", "base")
+        assert made.git("-C", str(original), "status", "--porcelain") == ""
+
+
+def test_a_work_tree_of_a_build_linux_that_was_moved_away_stays(made: Toy) -> None:
+    stock = made.layout.build / "stock/linux"
+    build.worktree(made.layout, stock, "base")
+    made.write("build/stock/linux/fs/inode.c", "int mine;\n")
+    made.linux.rename(made.layout.build / "linux-away")
+    made.tree()
+    # A work tree of the new one may bear the name that the old one had.
+    build.worktree(made.layout, made.layout.build / "ablate/linux", "base")
+    with pytest.raises(
+        Fail, match="build/stock/linux is a work tree of another repository .* `rm -r build/stock/linux`"
+    ):
+        build.worktree(made.layout, stock, "base")
+    assert clean(made.layout) == ["build/stock: linux is a work tree of another repository than build/linux"]
+    assert (stock / "fs/inode.c").read_text() == "int mine;\n"
+    shutil.rmtree(stock)
+    made.tree()
+    build.worktree(made.layout, stock, "base")
+
+
 def test_kunit_parts() -> None:
     assert kunit.glob_of("") == "*"
     with pytest.raises(Fail, match="FILTER"):
         kunit.glob_of("a b")
     assert kunit.strip_level("# ok 1 a\n#     ok 1 b\n# note\n") == "ok 1 a\n    ok 1 b\n# note\n"
+
+
+def test_what_kunit_py_started_ends_with_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(tmp_path)
+    layout.linux.mkdir(parents=True)
+    script = f"trap 'touch {tmp_path}/told; exit 1' INT; sleep 60 & echo $!; wait"
+    made: list[str] = []
+
+    def stopped(line: str) -> str:
+        made.append(line)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lr.guest.clean", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        kunit._kunit_py(layout, ["bash", "-c", script], "toy")
+    # As kunit.py is told, which then ends UML.
+    assert (tmp_path / "told").exists()
+    status = Path(f"/proc/{made[0].strip()}/status")
+    until = time.monotonic() + 10
+    while status.exists() and "zombie" not in status.read_text() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not status.exists() or "zombie" in status.read_text()
 
 
 def test_a_filter_that_matches_nothing_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,6 +458,46 @@ def test_demo_screen() -> None:
     assert STATIONS[0].good(ours)
     assert not STATIONS[0].good(stock)
     assert len(text.splitlines()) < 24
+
+
+@pytest.mark.parametrize(
+    ("stock", "ours", "told"),
+    [
+        (("exited", 1), ("exited", 0), ""),
+        (("exited", 1), ("panic", 1), "series: the kernel panicked"),
+        (("died", 1), ("exited", 0), "stock 7.3: the guest ended before the command did"),
+        (("exited", 1), ("exited", 1), "series: the command ended with status 1: # lost=0 files=500"),
+    ],
+)
+def test_a_guest_that_died_is_no_good_station(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stock: tuple[str, int],
+    ours: tuple[str, int],
+    told: str,
+) -> None:
+    """It may have printed good figures before."""
+    ends = iter((stock, ours))
+    monkeypatch.setattr(demo, "here", lambda: Layout(tmp_path))
+    monkeypatch.setattr(demo, "STATIONS", STATIONS[:1])
+    monkeypatch.setattr(demo, "programs", lambda *_: None)
+    monkeypatch.setattr(build, "ensure", built)
+    monkeypatch.setattr(build, "selftests", lambda _: None)
+    booted: list[str] = []
+
+    def boot(layout: Layout, spec: Spec, _command: str) -> Outcome:
+        # Another make.
+        for kernel in ("stock", "series"):
+            built(layout, kernel, content="second")
+        booted.append(spec.kernel.read_text())
+        return Outcome(*next(ends), "# lost=0 files=500", "", 1)
+
+    monkeypatch.setattr("lr.guest.run", boot)
+    assert demo.main([]) == (1 if told else 0)
+    assert booted == ["first", "first"]
+    said = capsys.readouterr().out
+    assert f"demo: {0 if told else 1} of 1 stations as they should be" in said and told in said
 
 
 def test_a_station_with_sides_of_its_own() -> None:

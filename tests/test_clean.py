@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lr import build
+from lr import build, guest
 from lr import state as states
 from lr.clean import clean
 from lr.ui import Fail
@@ -36,6 +36,16 @@ def test_what_is_edited_while_clean_waits_stays(made: Toy) -> None:
             time.sleep(0.3)
             made.edit("fs/inode.c", "int a", "int z")
         assert end.result() == ["build/linux: 1 edited file: fs/inode.c"]
+
+
+def test_what_a_guest_runs_on_stays(made: Toy) -> None:
+    with guest.folder_of(made.layout) as folder, guest.folder_of(made.layout):
+        for force in (False, True):
+            with pytest.raises(Fail, match="guests are running on what lies in build/; wait for them or end them"):
+                clean(made.layout, force)
+        assert folder.is_dir() and made.linux.exists()
+    assert clean(made.layout) == []
+    assert left(made) == []
 
 
 def test_unsaved_work_stays_and_is_named(made: Toy) -> None:
@@ -81,6 +91,31 @@ def test_samples_and_edits_of_stock_stay(made: Toy) -> None:
     made.git("-C", str(stock), "commit", "-qam", "mine")
     assert build.changes(stock)[0].startswith("commit ")
     assert not (made.layout.build / "bench-kernels").exists()
+
+
+def test_a_commit_made_in_a_work_tree_stays(made: Toy) -> None:
+    for name in ("stock", "ablate", "bisect"):
+        linux = made.layout.build / name / "linux"
+        build.worktree(made.layout, linux, "base")
+        (linux / "fs/inode.c").write_text("int mine;")
+        made.git("-C", str(linux), "commit", "-qam", "mine")
+        with pytest.raises(Fail, match=f"build/{name}/linux has changes, which would be lost: commit [0-9a-f]+; keep"):
+            build.worktree(made.layout, linux, "series")
+        assert made.git("-C", str(linux), "log", "-1", "--format=%s") == "mine"
+    assert [line.split()[0] for line in clean(made.layout)] == [
+        f"build/{name}:" for name in ("stock", "linux", "ablate", "bisect")
+    ]
+
+
+def test_a_commit_that_a_work_tree_was_at_is_no_work_of_it(made: Toy) -> None:
+    made.edit("fs/inode.c", "int a", "int z")
+    made.commit("fs: mine")
+    build.worktree(made.layout, made.layout.build / "ablate/linux", "series")
+    # Amended and saved, as after a fixup: the commit that was ablated is in no branch any more.
+    made.edit("fs/inode.c", "int z", "int y")
+    made.commit("fs: mine", "Why.", "--amend")
+    made.save()
+    assert clean(made.layout) == []
 
 
 def test_foreign_build_linux_stays(toy: Toy) -> None:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lr import boot, guest, options
+from lr import boot, guest, kunit, options
 from lr.guest import Disk, Spec
 from lr.layout import Layout
 from lr.ui import Fail
@@ -136,12 +136,42 @@ def test_a_guest_that_stops_while_booting_gets_a_second_try(
     assert "vgaarb; once more" in said.out + said.err
 
 
+@pytest.mark.parametrize(
+    ("does", "told"), [("exit 0", "the guest ended before"), ("exec sleep 60", "no end after 2 s")]
+)
+def test_a_guest_whose_tests_run_at_boot_has_one_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, told: str
+) -> None:
+    monkeypatch.setattr(guest, "_BOOT", 1)
+    layout, spec = toy(tmp_path, f"echo boot >>{tmp_path}/boots; {does}")
+    cases = kunit.run_qemu(layout, spec.kernel, "", 2)
+    assert (tmp_path / "boots").read_text() == "boot\n"
+    assert next(case.message for case in cases if case.name == "guest").startswith(told)
+
+
 def test_a_guest_that_never_boots_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "_BOOT", 1)
     layout, spec = toy(tmp_path, "echo vgaarb >&2; exec sleep 60")
     outcome = guest.run(layout, spec, "true")
     assert outcome.ended == "unbooted"
     assert "twice" in outcome.story() and "vgaarb" in outcome.story()
+
+
+def test_a_shell_whose_guest_could_not_be_started_is_no_success(tmp_path: Path) -> None:
+    layout, spec = toy(tmp_path, "echo no such QEMU >&2; exit 1")
+    outcome = guest.interact(layout, spec)
+    assert (outcome.ended, outcome.status, outcome.console) == ("exited", 1, "no such QEMU\n")
+    (layout.build / "venv/bin/virtme-run").unlink()
+    with pytest.raises(Fail, match="virtme-run: not found; run `make setup`"):
+        guest.interact(layout, spec)
+
+
+def test_a_blank_disk_is_not_mounted() -> None:
+    spec = Spec(Path("bzImage"), disks=(Disk("xfs", "xfs", 300),))
+    assert boot.command_of(spec, "ls") == ". scripts/guest/lib.sh && mount_scratch xfs /mnt && { ls\n}"
+    spec = Spec(Path("bzImage"), disks=(Disk("blank", "blank", 64),))
+    assert boot.command_of(spec, "ls") == ". scripts/guest/lib.sh && { ls\n}"
+    assert boot.command_of(Spec(Path("bzImage")), "ls") == "{ ls\n}"
 
 
 def test_missing_kernel(tmp_path: Path) -> None:

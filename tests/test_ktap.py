@@ -85,6 +85,13 @@ def test_plan_not_kept_is_a_failure() -> None:
     assert states("TAP version 13\n1..3\nok 1 a\n") == [("a", "passed"), ("plan", "failed")]
 
 
+def test_a_suite_of_which_no_planned_test_ran_is_a_failure() -> None:
+    nested = "KTAP version 1\n1..1\n    KTAP version 1\n    1..3\nok 1 suite"
+    assert [(case.name, case.message) for case in ktap.parse(nested, "s")] == [("suite", "0 of 3 planned results")]
+    assert states(nested) == [("suite", "failed")]
+    assert states(f"{nested} # SKIP no disk") == [("suite", "skipped")]
+
+
 def test_output_that_ends_early_is_a_failure() -> None:
     names = dict(states("TAP version 13\n# TAP version 13\n# 1..2\n# ok 1 a\n"))
     assert "failed" in names.values()

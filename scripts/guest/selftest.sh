@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # In a guest: run our selftests, all through their kselftest wrapper or those named. Prints KTAP only.
-# Usage: LRU_GEN=0|1 selftest.sh [PROGRAM | PROGRAM:CASE ...]
+# Usage: LRU_GEN=0|1 SELFTESTS=folder selftest.sh [PROGRAM | PROGRAM:CASE ...]
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 # shellcheck source=scripts/guest/lib.sh disable=SC1091
@@ -28,7 +28,7 @@ for fs in ext4 xfs; do
 done
 export TMPDIR=/tmp
 
-cd build/selftests || exit 1
+cd "${SELFTESTS:-build/selftests}" || exit 1
 if [ $# = 0 ]; then
 	# run_vmtests.sh pipes through sed, which would keep everything to the end.
 	exec stdbuf -oL sh ./ksft_reclaim.sh -d

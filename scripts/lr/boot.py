@@ -44,6 +44,13 @@ def spec_of(options: argparse.Namespace, layout: Layout) -> Spec:
     return Spec(image, cpus=cpus, mib=mib, nodes=nodes, disks=disks, timeout=timeout)
 
 
+def command_of(spec: Spec, wanted: str) -> str:
+    """What runs in the guest: the command, after the scratch disk is mounted; a blank one has nothing to mount."""
+    prepare = ". scripts/guest/lib.sh && " if spec.disks else ""
+    prepare += "".join(f"mount_scratch {disk.name} {MOUNT} && " for disk in spec.disks if disk.fs != "blank")
+    return f"{prepare}{{ {wanted}\n}}"
+
+
 def main(argv: list[str]) -> int:
     """Boot; the status of RUN, or 1 for a panic or a hang."""
     options = parser().parse_args(argv)
@@ -53,8 +60,7 @@ def main(argv: list[str]) -> int:
         raise Fail("boot: no terminal here for a shell; give a command, as in `make boot RUN='uname -r'`")
     build.ensure(layout, options.kernel, checks(options.debug))
     if options.run:
-        prepare = f". scripts/guest/lib.sh && mount_scratch {spec.disks[0].name} {MOUNT} && " if spec.disks else ""
-        return report(guest.run(layout, spec, f"{prepare}{{ {options.run}\n}}", on_output=say))
+        return report(guest.run(layout, spec, command_of(spec, options.run), on_output=say))
     notice("leave the guest with `exit`; Ctrl-A X ends it at once")
     return report(guest.interact(layout, spec))
 

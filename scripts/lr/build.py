@@ -102,17 +102,44 @@ def make_words(spec: Target, *goals: str) -> list[str]:
 
 def worktree(layout: Layout, path: Path, commit: str) -> None:
     """A work tree of build/linux at a commit; one that is there is moved, so that only files that differ change."""
-    if not _is_worktree(path):
+    if foreign(layout, path):
+        told = layout.told(path)
+        raise Fail(
+            f"{told} is a work tree of another repository than build/linux is now; "
+            f"copy away what is yours in it, then `rm -r {told}`"
+        )
+    if _is_worktree(path):
+        refuse_changes(layout, path, changes(path))
+        git = Git.of(path)
+        git.run("reset", "-q", "--hard")
+        git.run("checkout", "-q", "--detach", commit)
+    else:
         shutil.rmtree(path, ignore_errors=True)
         git = Git.of(layout.linux)
         git.run("worktree", "prune")
         with Progress(f"unpack a copy of the kernel into {layout.told(path)}"):
             git.run("worktree", "add", "--force", "--detach", str(path), commit)
-        return
-    git = Git.of(path)
-    refuse_changes(layout, path, [entry[3:] for entry in git.status()])
-    git.run("reset", "-q", "--hard")
-    git.run("checkout", "-q", "--detach", commit)
+    # It was in build/linux: once it is amended there, this is no reason to take it for work that is only here.
+    Git.of(path).run("update-ref", f"refs/lr/at/{path.parent.name}", "HEAD")
+
+
+def foreign(layout: Layout, path: Path) -> bool:
+    """Whether a repository is there of which build/linux knows nothing: git would work on another one, or on none.
+
+    Each names the other's absolute path. Where a checkout was moved or copied with both, the paths are set right: git
+    in a copy would move HEAD and index of the original.
+    """
+    link = path / ".git"
+    if not link.is_file():
+        return link.exists()
+    entry = layout.linux / ".git" / "worktrees" / Path(link.read_text().strip()).name
+    back = entry / "gitdir"
+    if not back.is_file() or not back.read_text().strip().endswith(f"/{layout.told(link)}"):
+        return True
+    if link.read_text() != f"gitdir: {entry}\n":
+        back.write_text(f"{link}\n")
+        link.write_text(f"gitdir: {entry}\n")
+    return False
 
 
 def _is_worktree(path: Path) -> bool:
@@ -342,21 +369,21 @@ def ensure(layout: Layout, kernel: str, debug: str = "") -> Target:
     spec = target(layout, kernel, debug)
     if kernel == "stock":
         with locked(layout, spec):
-            # Here somebody may have committed, too.
-            refuse_changes(layout, spec.source, changes(spec.source))
             worktree(layout, spec.source, "base")
     compile_kernel(layout, spec)
     return spec
 
 
-def selftests(layout: Layout) -> Path:
+def selftests(layout: Layout, copy: Path | None = None) -> Path:
     """Compile our selftests into build/selftests, with the series' own headers, and copy the scripts beside them.
 
     Only ours: the kernel's makefile for tools/testing/selftests/mm would compile some sixty others.
+    copy: where all of it lies besides, so that a later build does not change a run under way.
     """
     spec = target(layout, "series")
     with locked(layout, spec):
-        return _selftests(layout, spec, layout.build / "selftests")
+        folder = _selftests(layout, spec, layout.build / "selftests")
+        return shutil.copytree(folder, copy) if copy else folder
 
 
 def _selftests(layout: Layout, spec: Target, folder: Path) -> Path:

@@ -73,10 +73,12 @@ def clean(layout: Layout, force: bool = False) -> list[str]:
         # All that there are. A verb that takes a second one takes what lies below the first: it comes later here, too.
         # The files stay, because one who waits has its file open.
         known = {_LOCK.sub("", path.name) for path in layout.build.glob(".*-lock")}
-        for name in sorted({"ablate", "linux", *known}):
+        for name in sorted({"ablate", "linux", *known} - {states.GUESTS}):
             held.enter_context(states.locked(layout, name))
+        held.enter_context(states.guests(layout, none=True))
         kept = {} if force else _work(layout)
-        for path in sorted(layout.build.iterdir()):
+        # build/linux last: without it nobody could tell what its work trees hold.
+        for path in sorted(layout.build.iterdir(), key=lambda path: (path == layout.linux, path)):
             if path not in kept and not path.match(".*-lock"):
                 _remove(path)
         if layout.linux in kept and (layout.linux / ".git").is_dir():
@@ -90,7 +92,9 @@ def _work(layout: Layout) -> dict[Path, str]:
     if work := work_in(layout):
         kept[layout.linux] = "; ".join(work)
     for name in ("stock", "ablate", "bisect"):
-        if changed := build.changes(layout.build / name / "linux"):
+        if build.foreign(layout, layout.build / name / "linux"):
+            kept[layout.build / name] = "linux is a work tree of another repository than build/linux"
+        elif changed := build.changes(layout.build / name / "linux"):
             kept[layout.build / name] = f"edited in linux: {', '.join(changed[:3])}"
             kept.setdefault(layout.linux, f"build/{name}/linux is a work tree of it")
     for linux in sorted(layout.build.glob("stable/*/linux")):

@@ -329,8 +329,10 @@ def _finish_interrupted(layout: Layout, git: Git, state: State) -> None:
             )
         if entry.startswith("??"):
             halves.append(file)
+    # Not refs/lr/at: what a work tree was at need not be saved.
+    known = (state.composed, state.moving, "--glob=refs/lr/kept/*", "--glob=refs/lr/base/*")
     for tip in filter(None, {git.resolve("HEAD"), git.resolve("refs/heads/series")}):
-        if git.text("rev-list", "-1", tip, "--not", state.composed, state.moving, "--glob=refs/lr/*"):
+        if git.text("rev-list", "-1", tip, "--not", *known):
             # A branch: what `keep` holds on to counts as saved.
             git.run("update-ref", f"refs/heads/kept-{tip[:12]}", tip)
             notice(f"build/linux held commits that were not saved; its branch kept-{tip[:12]} has them")

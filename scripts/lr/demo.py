@@ -6,11 +6,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from lr import build, guest
 from lr.guest import Outcome, Spec
 from lr.lab.kernels import programs
-from lr.layout import here
+from lr.layout import Layout, here
 from lr.options import env, number
 from lr.stations import STATIONS, Station
 from lr.ui import Progress, clock, say
@@ -45,28 +46,42 @@ def main(argv: list[str]) -> int:
     timeout = number("TIMEOUT", options.timeout, 0, 86400)
     layout = here()
     whole = Progress("demo")
-    kernels = {name: build.ensure(layout, name) for name in ("series", "stock")}
+    built = {name: build.ensure(layout, name).image for name in ("series", "stock")}
     build.selftests(layout)
     programs(layout, ["readers"])
-    bad = 0
-    for index, station in enumerate(STATIONS, start=1):
-        told: list[dict[str, str]] = []
-        for side in station.sides:
-            with Progress(f"station {index} of {len(STATIONS)}, {station.title}: {side.head}"):
-                image = kernels[side.kernel].image
-                wanted = Spec(image, disks=station.disks, timeout=timeout or station.timeout)
-                outcome = guest.run(layout, wanted, f"{side.environment} {station.command}".strip())
-            told.append(words_of(outcome.output))
-            if not told[-1]:
-                say(_silent(side.head, outcome))
-        say(screen(index, station, told[0], told[1]))
-        bad += not station.good(told[1])
+    with guest.folder_of(layout) as folder:
+        # Another make may build meanwhile, and the two sides would be of different kernels.
+        bad = tour(layout, {name: build.keep(image, folder, name) for name, image in built.items()}, timeout)
     say(f"demo: {len(STATIONS) - bad} of {len(STATIONS)} stations as they should be, in {clock(whole.elapsed())}")
     say("Next: `make boot` for a shell in the series kernel, `make test` for its tests.")
     return 1 if bad else 0
 
 
-def _silent(head: str, outcome: Outcome) -> str:
-    """A station's command that printed no figures: what it said instead."""
+def tour(layout: Layout, images: Mapping[str, Path], timeout: int) -> int:
+    """Run the stations and show them; how many are not as they should be."""
+    bad = 0
+    for index, station in enumerate(STATIONS, start=1):
+        told: list[dict[str, str]] = []
+        troubles: list[str] = []
+        for side in station.sides:
+            with Progress(f"station {index} of {len(STATIONS)}, {station.title}: {side.head}"):
+                wanted = Spec(images[side.kernel], disks=station.disks, timeout=timeout or station.timeout)
+                outcome = guest.run(layout, wanted, f"{side.environment} {station.command}".strip())
+            told.append(words_of(outcome.output))
+            if why := trouble(outcome, side is station.sides[1]):
+                troubles.append(f"{side.head}: {why}")
+        say(screen(index, station, told[0], told[1]))
+        for why in troubles:
+            say(why)
+        bad += bool(troubles) or not station.good(told[1])
+    return bad
+
+
+def trouble(outcome: Outcome, ours: bool) -> str:
+    """Why a side shows nothing, whatever it printed; empty: it does. Only ours must succeed: stock fails its test."""
+    if outcome.ended != "exited":
+        return outcome.story()
+    if words_of(outcome.output) and not (ours and outcome.status):
+        return ""
     tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
-    return f"{head}: there are no figures: " + (outcome.story() if outcome.ended != "exited" else tail)
+    return f"the command ended with status {outcome.status}: {tail}"

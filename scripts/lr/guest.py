@@ -21,9 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lr import proc, stop
+from lr import state as states
 from lr.layout import Layout
 from lr.options import size_mib
 from lr.ui import Fail, notice
@@ -76,6 +77,8 @@ class Spec:
     disks: tuple[Disk, ...] = ()
     append: tuple[str, ...] = ()
     timeout: int = 600
+    # What is tested runs while the guest boots: one that hangs or dies then is a result, and is not booted once more.
+    at_boot: bool = False
     # More for QEMU.
     qemu: tuple[str, ...] = ()
     # Another QEMU than the system's, and what its environment has beside ours.
@@ -180,15 +183,16 @@ def make_disk(disk: Disk, path: Path) -> None:
 
 
 @contextmanager
-def _folder(layout: Layout) -> Iterator[Path]:
-    """A place for what one guest needs while it runs."""
-    parent = layout.build / "tmp"
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="guest-", dir=parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def folder_of(layout: Layout) -> Iterator[Path]:
+    """A place for what guests need while they run: one guest, or all of a verb."""
+    with states.guests(layout):
+        parent = layout.build / "tmp"
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="guest-", dir=parent))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _disks(folder: Path, disks: tuple[Disk, ...]) -> list[str]:
@@ -232,12 +236,15 @@ def _arguments(layout: Layout, spec: Spec, qemu: list[str], command: str | None)
 
 
 def interact(layout: Layout, spec: Spec) -> Outcome:
-    """A shell in the guest, on this terminal, until the guest is switched off; the console is what it told."""
+    """A shell in the guest, on this terminal, until the guest is switched off; the console is what it told.
+
+    The status is not the shell's, but virtme-run's: whether the guest could be started.
+    """
     start = time.monotonic()
-    with _folder(layout) as folder:
+    with folder_of(layout) as folder:
         words = _arguments(layout, spec, _disks(folder, spec.disks), None)
         # The kernel's messages come on virtme-run's stderr: shown, and kept to tell a panic from a plain end.
-        with subprocess.Popen(words, stderr=subprocess.PIPE) as child:
+        with _start(words, spec.environment, terminal=True) as child:
             assert child.stderr is not None
             console: list[str] = []
             try:
@@ -250,7 +257,8 @@ def interact(layout: Layout, spec: Spec) -> Outcome:
                     os.kill(int(pid), signal.SIGTERM)
                 raise
     text = clean("".join(console))
-    return Outcome("panic" if _PANIC.search(text) else "exited", 0, "", text, time.monotonic() - start)
+    ended = "panic" if _PANIC.search(text) else "exited"
+    return Outcome(ended, child.returncode, "", text, time.monotonic() - start)
 
 
 @contextmanager
@@ -263,7 +271,7 @@ def several(at_once: int = AT_ONCE) -> Iterator[ThreadPoolExecutor]:
             _ending.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(_running):
-                _end(child)
+                end(child)
             pool.shutdown()
             _ending.clear()
             raise
@@ -276,7 +284,7 @@ def run(
     on_output: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Boot, run one bash command with its stderr in its stdout, switch off. Each line goes to on_output at once."""
-    with _folder(layout) as folder:
+    with folder_of(layout) as folder:
         # A file, because the kernel's command line holds 2047 characters only.
         script = folder / "command"
         script.write_text(f"echo {_BEGUN}\n({command}\n) 2>&1\necho {_MARK}$?\n")
@@ -284,7 +292,7 @@ def run(
         qemu = [*_disks(folder, spec.disks), *spec.qemu]
         words = _arguments(layout, spec, qemu, f"bash {inside}")
         outcome = _watch(words, spec, on_output)
-        if _ending.is_set():
+        if _ending.is_set() or spec.at_boot:
             return outcome
         if outcome.ended == "unbooted" or (outcome.ended == "died" and not outcome.output):
             # Nothing of the command has run: rarely QEMU hangs or goes away in the middle of booting. A kernel that can
@@ -302,6 +310,7 @@ def _watch(
     on_output: Callable[[str], None] | None,
 ) -> Outcome:
     start, timeout = time.monotonic(), spec.timeout
+    boot = timeout if spec.at_boot else min(_BOOT, timeout)
     child: subprocess.Popen[bytes] | None = None
     readers: list[threading.Thread] = []
     output: list[str] = []
@@ -319,13 +328,13 @@ def _watch(
                 readers[-1].start()
         if _ending.is_set():
             raise Fail("a guest that had just begun was ended: we were told to stop")
-        _wait(child, timeout, begun)
+        _wait(child, timeout, boot, begun)
     except subprocess.TimeoutExpired:
         late = True
-        unbooted = timeout > _BOOT and not begun.is_set()
+        unbooted = timeout > boot and not begun.is_set()
     finally:
         if child is not None:
-            _end(child)
+            end(child)
             _running.discard(child)
         # Also when we are being stopped: what a reader does with a line must be over when we go on.
         for reader in readers:
@@ -342,26 +351,28 @@ def _watch(
     return Outcome(ended, status, _MARKED.sub("", said), text, time.monotonic() - start)
 
 
-def _wait(child: subprocess.Popen[bytes], timeout: int, begun: threading.Event) -> None:
-    """Until it ends; TimeoutExpired after the timeout, or when its command has not begun after _BOOT."""
+def _wait(child: subprocess.Popen[bytes], timeout: int, boot: int, begun: threading.Event) -> None:
+    """Until it ends; TimeoutExpired after the timeout, or after what booting may take, its command not begun."""
     try:
-        child.wait(min(_BOOT, timeout))
+        child.wait(boot)
     except subprocess.TimeoutExpired:
-        if timeout <= _BOOT or not begun.is_set():
+        if timeout <= boot or not begun.is_set():
             raise
-        child.wait(timeout - _BOOT)
+        child.wait(timeout - boot)
 
 
-def _start(words: list[str], environment: tuple[tuple[str, str], ...]) -> subprocess.Popen[bytes]:
+def _start(
+    words: list[str], environment: tuple[tuple[str, str], ...], terminal: bool = False
+) -> subprocess.Popen[bytes]:
     try:
         # Pipes, not files: QEMU opens /proc/self/fd/1 several times, which would overwrite a file. A session of its
-        # own, so that what we end is exactly what we started.
+        # own, so that what we end is exactly what we started; but a session is what a terminal belongs to.
         return subprocess.Popen(
             words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdin=None if terminal else subprocess.DEVNULL,
+            stdout=None if terminal else subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
+            start_new_session=not terminal,
             env={**os.environ, **dict(environment)},
         )
     except FileNotFoundError as exc:
@@ -380,13 +391,15 @@ def _read(stream: IO[bytes], into: list[str], on_line: Callable[[str], None] | N
             on_line(shown.rstrip("\n"))
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the guest that we started, if it is still there: first politely, so that virtme-run removes its files."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if child.poll() is not None and number == signal.SIGTERM:
+def end(child: subprocess.Popen[Any], politely: signal.Signals = signal.SIGTERM) -> None:
+    """End what we started in a session of its own, if it is still there: first politely, so that it removes its files.
+
+    That is a guest: virtme-run and its QEMU.
+    """
+    for number in (politely, signal.SIGKILL):
+        if child.poll() is not None and number == politely:
             return
         try:
-            # The group is ours alone: virtme-run and its QEMU.
             os.killpg(child.pid, number)
             child.wait(5)
         except (ProcessLookupError, subprocess.TimeoutExpired):

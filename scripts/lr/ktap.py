@@ -88,6 +88,9 @@ def _add(
     here = levels.setdefault(depth, _Level())
     here.results += 1
     if not children:
+        # Its own line alone says nothing of tests that were planned and did not report.
+        if problems and status == "passed":
+            status, reason = "failed", "; ".join(problems)
         message = reason if status == "skipped" else "\n".join([*([reason] if reason else []), *notes[-20:]])
         here.done.append([Case(suite, name, status, message if status != "passed" else "", seconds)])
         return

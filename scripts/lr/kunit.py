@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +60,7 @@ def _kunit_py(layout: Layout, words: list[str], what: str) -> str:
     with Progress(what) as progress:
         child = subprocess.Popen(
             words, cwd=layout.linux, env=build.make_env(layout), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
         assert child.stdout is not None
         try:
@@ -68,9 +69,8 @@ def _kunit_py(layout: Layout, words: list[str], what: str) -> str:
                 progress.update(note=lines[-1][:60])
             child.wait()
         finally:
-            if child.poll() is None:
-                child.terminate()
-                child.wait()
+            # make is of the same session; UML makes one of its own, and kunit.py ends it when it gets a SIGINT.
+            guest.end(child, signal.SIGINT)
         if not any("KTAP version" in line or "TAP version" in line for line in lines):
             raise Fail(f"{what}: no tests ran\n  " + "\n  ".join(build.errors_of(lines)))
     return "\n".join(lines) + "\n"
@@ -87,7 +87,8 @@ def run_qemu(layout: Layout, image: Path, wanted: str, timeout: int) -> list[Cas
     results = layout.build / "results"
     results.mkdir(parents=True, exist_ok=True)
     with Progress("kunit in a guest with two nodes"):
-        spec = Spec(image, append=("kunit.enable=1", f"kunit.filter_glob={glob_of(wanted)}"), timeout=timeout)
+        append = ("kunit.enable=1", f"kunit.filter_glob={glob_of(wanted)}")
+        spec = Spec(image, append=append, timeout=timeout, at_boot=True)
         outcome = guest.run(layout, spec, "true")
     (results / "kunit-qemu.console").write_text(outcome.console)
     return judge(outcome, "kunit qemu")

@@ -123,9 +123,9 @@ def refuse_unknown(layout: Layout, selection: Sequence[str]) -> None:
             raise Fail(f"TEST={word}: no such program; there are {', '.join(ours) or 'none yet'}")
 
 
-def command_of(tests: Sequence[str], cell: Cell) -> str:
-    """What runs in the guest."""
-    words = [f"LRU_GEN={'1' if cell.lru_gen else '0'}", "bash scripts/guest/selftest.sh"]
+def command_of(tests: Sequence[str], cell: Cell, folder: str) -> str:
+    """What runs in the guest; folder: where the programs lie in the checkout."""
+    words = [f"LRU_GEN={'1' if cell.lru_gen else '0'}", f"SELFTESTS={folder}", "bash scripts/guest/selftest.sh"]
     return " ".join([*words, *tests])
 
 
@@ -139,8 +139,9 @@ def run_selftests(
     timeout: int = 1800,
     show: bool = True,
     label: str = "selftest",
+    folder: str = "build/selftests",
 ) -> list[Case]:
-    """Run the programs in build/selftests in a guest for each cell; a warning in a console is a failed case too."""
+    """Run the programs of a folder in a guest for each cell; a warning in a console is a failed case too."""
     results = layout.build / "results"
     results.mkdir(parents=True, exist_ok=True)
     screen = threading.Lock()
@@ -163,7 +164,7 @@ def run_selftests(
             disks=DISKS,
             timeout=timeout,
         )
-        outcome = guest.run(layout, spec, command_of(cell.runs or tests or cell.only, cell), on_output)
+        outcome = guest.run(layout, spec, command_of(cell.runs or tests or cell.only, cell, folder), on_output)
         stem = f"{label}-{cell.name.replace(',', '-').replace('=', '_')}"
         (results / f"{stem}.ktap").write_text(outcome.output)
         (results / f"{stem}.console").write_text(outcome.console)
@@ -219,20 +220,24 @@ def collect(layout: Layout, kernel: str, debug: str, tests: str, matrix: str, ti
     cells = parse_matrix(matrix, selection)
     refuse_unknown(layout, selection)
     spec = build.ensure(layout, kernel, debug)
-    build.selftests(layout)
     label = "selftest" if kernel == "series" and not debug else f"selftest-{spec.name}"
     # Elsewhere the kernel is full of races that its authors accept.
     allowed = (console.race_of_others(layout),) if debug == "races" else ()
-    run = partial(run_selftests, layout, spec.image, allowed=allowed, timeout=timeout)
-    cases = run(selection, cells, label=label)
+    with guest.folder_of(layout) as folder:
+        # Another make may build meanwhile: every guest, those of second tries too, gets what is there now.
+        programs_now = layout.told(build.selftests(layout, folder / "selftests"))
+        image = build.keep(spec.image, folder, kernel)
+        run = partial(run_selftests, layout, image, allowed=allowed, timeout=timeout, folder=programs_now)
 
-    def alone(suite: str, program: str) -> list[Case]:
-        (cell,) = (cell for cell in cells if suite == f"{label} {cell.name}")
-        words = [word for word in cell.only if word.split(":")[0] == program] or [program]
-        return run(words, [cell], label=f"{label}-again")
+        def alone(suite: str, program: str) -> list[Case]:
+            (cell,) = (cell for cell in cells if suite == f"{label} {cell.name}")
+            words = [word for word in cell.only if word.split(":")[0] == program] or [program]
+            return run(words, [cell], label=f"{label}-again")
 
+        cases = run(selection, cells, label=label)
+        if not selection:
+            cases = again.second_try(cases, alone)
     if not selection:
-        cases = again.second_try(cases, alone)
         everywhere = [f"{label} {cell.name}" for cell in cells if not cell.only]
         cases += without_result(cases, programs(layout), everywhere)
     if kernel == "series" and not debug and not selection and not matrix.split():

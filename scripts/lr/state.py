@@ -79,3 +79,22 @@ def locked(layout: Layout, what: str = "linux") -> Iterator[None]:
             notice(f"another verb is at work on build/{what}; waiting for it")
             fcntl.flock(held, fcntl.LOCK_EX)
         yield
+
+
+# Held shared by who runs guests: those read build/ as it is, without any other lock.
+GUESTS = "guests"
+
+
+@contextmanager
+def guests(layout: Layout, none: bool = False) -> Iterator[None]:
+    """While a guest runs; or none: while none runs and none is begun, a Fail if there is one.
+
+    Who asks for none has all other locks already, so that nobody who waits to begin a guest holds one that it needs.
+    """
+    layout.build.mkdir(parents=True, exist_ok=True)
+    with (layout.build / f".{GUESTS}-lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB if none else fcntl.LOCK_SH)
+        except BlockingIOError:
+            raise Fail("guests are running on what lies in build/; wait for them or end them, then try again") from None
+        yield

@@ -90,6 +90,15 @@ def test_the_scenarios_of_the_repository_can_be_read() -> None:
         assert any(variant.quick for variant in found.variants)
 
 
+def test_latencies_are_known_to_a_round_only() -> None:
+    for found in scenario.load_all(Layout(Path(__file__).resolve().parents[1])).values():
+        us = max(variant.machine.us for variant in found.variants)
+        for metric in found.metrics:
+            # The clock of the guest that measures irqs_* counts instructions, not rounds.
+            if metric.name.endswith("_us") and not metric.per and not metric.name.startswith("irqs_"):
+                assert metric.resolution >= us, f"{found.name}: {metric.name} needs resolution = {us}"
+
+
 def test_kernels_named() -> None:
     found = kernels.parse("stock series:kswapd_threads=4,swappiness=10 ablated:a-b stock")
     assert [kernel.label for kernel in found][::3] == ["stock", "stock~2"]

@@ -110,6 +110,18 @@ def test_other_pins_leave_an_environment_that_works_in_its_place(machine: Machin
     assert " install --no-deps -r " in machine.called() and (venv / "loaded-later.py").exists()
 
 
+def test_an_environment_of_an_older_python_is_not_complete(machine: Machine) -> None:
+    machine.program("dpkg-query", 'for word in "${@:4}"; do echo "$word installed"; done')
+    # It has no module at first; once asked again it has: to make a real one takes seconds and the network.
+    told = machine.root / "build" / "told"
+    machine.program(
+        "python", f'[ -e "{told}" ] || {{ echo >"{told}"; exit 1; }}', machine.root / "build/venv/bin/python"
+    )
+    done = machine.setup()
+    assert done.returncode == 0 and "Python environment ready" in done.stdout, done.stderr
+    assert " install --no-deps -r " in machine.called()
+
+
 def test_nothing_is_missing(machine: Machine) -> None:
     machine.program("dpkg-query", 'for word in "${@:4}"; do echo "$word installed"; done')
     done = machine.setup()

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -470,6 +472,34 @@ def test_a_guest_that_measured_nothing_is_a_failure(
     with pytest.raises(Fail, match=told):
         runner.take(Layout(tmp_path), job, tmp_path, Options(1, True), "d")
     assert seen[0].mib == 256 and seen[0].emulator is None and "nokaslr" not in seen[0].append
+
+
+def test_two_labs_that_take_the_same_sample_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))[0]
+    options, out = Options(1, True, LOCKSTEP), tmp_path / "1.lockstep"
+    seen: list[int] = []
+
+    def run(layout: Layout, spec: Spec, *_: object) -> Outcome:
+        lab = len(seen)
+        seen.append(lab)
+        found = re.search(r"out=([^,]*)", " ".join(spec.qemu))
+        assert found
+        raw = {"number": 1, "quantum": 5000, "rounds": lab, "host_us": 1, "vcpus": [], "threads": {}}
+        Path(found[1]).write_text(json.dumps(raw))
+        if not lab:
+            # The second lab's guest ends before the first one's.
+            with monkeypatch.context() as second:
+                second.setattr(os, "getpid", lambda: -1)
+                assert boot() == 1
+        return Outcome("exited", 0, "", "", 1.0)
+
+    def boot() -> int:
+        (window,) = runner.boot(Layout(tmp_path), job, tmp_path, options, out)[1]
+        return window.rounds
+
+    monkeypatch.setattr("lr.guest.run", run)
+    assert boot() == 0 and seen == [0, 1]
+    assert json.loads(out.read_text())["rounds"] == 0 and not list(tmp_path.glob("*.part"))
 
 
 def test_the_conditions_of_a_sample_are_those_of_other_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ def take(layout: Layout, job: runner.Job, image: Path, options: runner.Options) 
     for one in found:
         with whole(folder / f"{name}-{one.point}.json") as part:
             part.write_text(json.dumps(asdict(one), indent=1) + "\n")
-    out.unlink()
+    out.unlink(missing_ok=True)
     return found
 
 

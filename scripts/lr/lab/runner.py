@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from lr import console, guest
+from lr.files import whole
 from lr.guest import Disk, Spec
 from lr.lab import lockstep as locksteps
 from lr.lab import qemu
@@ -151,29 +152,30 @@ def boot(
     words: tuple[str, ...] = ("-icount", "shift=0,sleep=off") if machine.icount else ()
     if machine.dma32_mib:
         words = (*words, "-machine", f"max-ram-below-4g={machine.dma32_mib}M")
-    if method:
-        words = (*words, *method.options(machine.us, system_map(image), out, profile))
-    spec = Spec(
-        image,
-        cpus=machine.cpus,
-        mib=machine.mib,
-        nodes=machine.nodes,
-        disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
-        append=(*machine.append, *(locksteps.KERNEL_OPTIONS if method else ())),
-        timeout=job.scenario.timeout,
-        qemu=words,
-        emulator=method.emulator.program if method else None,
-        environment=method.environment if method else (),
-    )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.unlink(missing_ok=True)
-    outcome = guest.run(layout, spec, command_of(job, options))
-    out.with_suffix(".console").write_text(outcome.console)
-    if not outcome.ok:
-        why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)
-        tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
-        raise Fail(f"{job.label}: {why}\n  {tail}")
-    return outcome, locksteps.read(out.read_text()) if method else []
+    # Another lab may be taking the same sample: the plugin writes to a file of this one's own.
+    with whole(out) as part:
+        part.touch()
+        if method:
+            words = (*words, *method.options(machine.us, system_map(image), part, profile))
+        spec = Spec(
+            image,
+            cpus=machine.cpus,
+            mib=machine.mib,
+            nodes=machine.nodes,
+            disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
+            append=(*machine.append, *(locksteps.KERNEL_OPTIONS if method else ())),
+            timeout=job.scenario.timeout,
+            qemu=words,
+            emulator=method.emulator.program if method else None,
+            environment=method.environment if method else (),
+        )
+        outcome = guest.run(layout, spec, command_of(job, options))
+        out.with_suffix(".console").write_text(outcome.console)
+        if not outcome.ok:
+            why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)
+            tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
+            raise Fail(f"{job.label}: {why}\n  {tail}")
+        return outcome, locksteps.read(part.read_text())
 
 
 def take(layout: Layout, job: Job, image: Path, options: Options, wanted: str) -> Sample:

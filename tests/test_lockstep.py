@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import json
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -214,11 +215,21 @@ cpus = 2
     assert "hlt" not in told
 
 
-def test_a_profile_of_nothing_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "here", lambda: Layout(ROOT))
-    monkeypatch.setattr(bench, "prepare", lambda *_: None)
-    monkeypatch.setattr(lockstep, "prepare", lambda *_: LOCKSTEP)
-    monkeypatch.setattr(kernels, "images", lambda *_: {"stock": tmp_path})
-    words = ["--scenario", "create-storm", "--variant", "drain-irqs", "--kernels", "stock", "--quick", "0"]
-    with pytest.raises(Fail, match="nothing was measured"):
-        profile.main(words)
+@pytest.mark.parametrize(
+    ("main", "words", "told"),
+    [
+        (bench.main, "--scenario writeback --variant nope", "VARIANT=nope: no such variant"),
+        (bench.main, "--scenario create-storm --variant drain-irqs --quick 1", "VARIANT=drain-irqs: a quick run"),
+        (profile.main, "--variant nope", "VARIANT=nope: no such variant"),
+        (profile.main, "--quick 2", "QUICK=2: not known"),
+        (profile.main, "--kernels mine", "KERNELS: mine"),
+        (profile.main, "--scenario create-storm --variant drain-irqs --quick 0", "nothing to measure: none of the"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, main: Callable[[list[str]], int], words: str, told: str
+) -> None:
+    for module, name in ((bench, "prepare"), (lockstep, "prepare"), (kernels, "images")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("something was built"))
+    with pytest.raises(Fail, match=told):
+        main(words.split())

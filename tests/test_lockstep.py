@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -74,6 +75,21 @@ def test_the_plugin_compiles_and_says_what_it_needs(tmp_path: Path) -> None:
     assert {"qemu_plugin_install", "qemu_plugin_version"} <= found and "rounds_on" not in found
     stamp = out.stat().st_mtime_ns
     assert lockstep.build(layout).stat().st_mtime_ns == stamp
+
+
+def test_a_plugin_of_other_sources_or_flags_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "bench" / "lockstep" / "toy.c"
+    source.parent.mkdir(parents=True)
+    source.write_text("int one;\n")
+    found = [lockstep.build(Layout(tmp_path))]
+    source.write_text("int two;\n")
+    # As git and tar may leave it.
+    os.utime(source, (0, 0))
+    found.append(lockstep.build(Layout(tmp_path)))
+    monkeypatch.setattr(lockstep, "_FLAGS", (*lockstep._FLAGS, "-g"))
+    found.append(lockstep.build(Layout(tmp_path)))
+    # A guest that another lab has yet to boot finds the plugin of its own sources.
+    assert len(set(found)) == 3 and all(path.exists() for path in found)
 
 
 @pytest.fixture(scope="module")

@@ -88,11 +88,16 @@ def sources(layout: Layout) -> list[Path]:
 
 
 def build(layout: Layout) -> Path:
-    """Compile the plugin into build/bench; it takes two seconds."""
-    out = layout.build / "bench" / "lockstep.so"
+    """Compile the plugin into build/bench; it takes two seconds.
+
+    Its name says what it was made of. Older ones stay: another lab may have guests yet to run with one.
+    """
     files = sources(layout)
-    if not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in files):
-        # A guest that runs has the old one in its memory.
+    made_of = hashlib.sha256(
+        b"\0".join([" ".join(_FLAGS).encode(), *(path.read_bytes() for path in files)])
+    ).hexdigest()
+    out = layout.build / "bench" / f"lockstep-{made_of[:12]}.so"
+    if not out.exists():
         with whole(out) as part:
             proc.run(["gcc", *_FLAGS, "-o", part, *(path for path in files if path.suffix == ".c")])
     return out

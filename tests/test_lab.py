@@ -340,6 +340,25 @@ def test_what_makes_a_sample_stale(tmp_path: Path) -> None:
         (workloads / name).write_text("1\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_BOOTING", "other"), ("COMPILE", ("gcc", "-O3")), ("versions", lambda packages: f"{packages[0]} 1.7")],
+)
+def test_other_tools_make_a_sample_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    toy = scenario.parse("toy", TEXT.replace('workload = "w.sh"', 'workload = "w.sh"\npackages = ["dpkg"]'))
+    job, options = runner.jobs([toy], kernels.parse("series"), Options(1, False))[0], Options(1, False)
+    before = runner.digest(Layout(tmp_path), job, "i", options)
+    assert runner.digest(Layout(tmp_path), job, "i", options) == before
+    monkeypatch.setattr(runner, name, value)
+    assert runner.digest(Layout(tmp_path), job, "i", options) != before
+
+
+def test_the_versions_of_packages() -> None:
+    assert runner.versions(()) == "" and (runner.versions(("dpkg", "no-such-package")) or "dpkg\t").startswith("dpkg\t")
+
+
 def test_what_a_run_will_take() -> None:
     options = Options(2, False)
     todo = runner.jobs([one_scenario()], kernels.parse("stock series"), options)

@@ -90,6 +90,9 @@ def test_a_plugin_of_other_sources_or_flags_is_another_one(tmp_path: Path, monke
     found.append(lockstep.build(Layout(tmp_path)))
     # A guest that another lab has yet to boot finds the plugin of its own sources.
     assert len(set(found)) == 3 and all(path.exists() for path in found)
+    # Its samples are of that plugin.
+    monkeypatch.setattr(qemu, "obtain", lambda _: LOCKSTEP.emulator)
+    assert found[2].name in lockstep.prepare(Layout(tmp_path)).identity
 
 
 @pytest.fixture(scope="module")

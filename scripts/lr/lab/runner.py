@@ -5,24 +5,28 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from lr import console, guest
+from lr import console, guest, proc
 from lr.files import whole
 from lr.guest import Disk, Spec
 from lr.lab import lockstep as locksteps
 from lr.lab import qemu
 from lr.lab import sample as samples
-from lr.lab.kernels import Kernel, system_map
+from lr.lab.kernels import COMPILE, Kernel, system_map
 from lr.lab.lockstep import Lockstep
 from lr.lab.sample import Point, Sample
 from lr.lab.scenario import Bar, Scenario, Variant, points_of
 from lr.layout import Layout
 from lr.ui import Fail, Progress, notice
+
+# How guests are booted, by the module that we have loaded: it may be edited while we run.
+_BOOTING = hashlib.sha256(Path(guest.__file__).read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,21 @@ def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str
     method = lockstep_of(job, options)
     words = [image_digest, command_of(job, options)]
     words.append(repr((job.variant.machine, scenario.disks, scenario.packages)))
+    words += [_BOOTING, *COMPILE, versions(scenario.packages)]
     if method:
         words += [method.identity, *locksteps.KERNEL_OPTIONS]
     elif not options.lockstep:
         words += at_full_speed()
     whole.update("\0".join(words).encode())
     return whole.hexdigest()
+
+
+@cache
+def versions(packages: tuple[str, ...]) -> str:
+    """The installed versions of these packages; empty where they are not Debian's."""
+    if not packages or not shutil.which("dpkg-query"):
+        return ""
+    return proc.run(["dpkg-query", "-W", *packages], check=False).stdout.decode()
 
 
 @cache

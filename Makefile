@@ -10,6 +10,8 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 # A misspelt option would be ignored, and the verb do something else than was asked for. A verb's options are the words
 # before a = in its line of `make help`; those of `tree` go with every verb. What is set before `make` is not looked at.
 given := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+# Their values are for the verb as they are: make would expand a $ in them, and $(shell ...) would run.
+$(foreach name,$(given),$(eval override $(name) := $$(value $(name)))$(eval export $(name)))
 ifneq ($(given),)
 verbs := $(or $(MAKECMDGOALS),help)
 asked := tree $(verbs) $(if $(filter test,$(verbs)),kunit selftest)

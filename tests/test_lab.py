@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,6 +90,15 @@ def test_the_scenarios_of_the_repository_can_be_read() -> None:
         assert (root / "bench" / "workloads" / found.workload).exists()
         assert all((root / "bench" / "workloads" / f"{name}.c").exists() for name in found.programs)
         assert any(variant.quick for variant in found.variants)
+
+
+def test_latencies_are_known_to_a_round_only() -> None:
+    for found in scenario.load_all(Layout(Path(__file__).resolve().parents[1])).values():
+        us = max(variant.machine.us for variant in found.variants)
+        for metric in found.metrics:
+            # The clock of the guest that measures irqs_* counts instructions, not rounds.
+            if metric.name.endswith("_us") and not metric.per and not metric.name.startswith("irqs_"):
+                assert metric.resolution >= us, f"{found.name}: {metric.name} needs resolution = {us}"
 
 
 def test_kernels_named() -> None:
@@ -329,6 +340,25 @@ def test_what_makes_a_sample_stale(tmp_path: Path) -> None:
         (workloads / name).write_text("1\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_BOOTING", "other"), ("COMPILE", ("gcc", "-O3")), ("versions", lambda packages: f"{packages[0]} 1.7")],
+)
+def test_other_tools_make_a_sample_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    toy = scenario.parse("toy", TEXT.replace('workload = "w.sh"', 'workload = "w.sh"\npackages = ["dpkg"]'))
+    job, options = runner.jobs([toy], kernels.parse("series"), Options(1, False))[0], Options(1, False)
+    before = runner.digest(Layout(tmp_path), job, "i", options)
+    assert runner.digest(Layout(tmp_path), job, "i", options) == before
+    monkeypatch.setattr(runner, name, value)
+    assert runner.digest(Layout(tmp_path), job, "i", options) != before
+
+
+def test_the_versions_of_packages() -> None:
+    assert runner.versions(()) == "" and (runner.versions(("dpkg", "no-such-package")) or "dpkg\t").startswith("dpkg\t")
+
+
 def test_what_a_run_will_take() -> None:
     options = Options(2, False)
     todo = runner.jobs([one_scenario()], kernels.parse("stock series"), options)
@@ -461,6 +491,34 @@ def test_a_guest_that_measured_nothing_is_a_failure(
     with pytest.raises(Fail, match=told):
         runner.take(Layout(tmp_path), job, tmp_path, Options(1, True), "d")
     assert seen[0].mib == 256 and seen[0].emulator is None and "nokaslr" not in seen[0].append
+
+
+def test_two_labs_that_take_the_same_sample_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = runner.jobs([one_scenario()], kernels.parse("stock"), Options(1, True))[0]
+    options, out = Options(1, True, LOCKSTEP), tmp_path / "1.lockstep"
+    seen: list[int] = []
+
+    def run(layout: Layout, spec: Spec, *_: object) -> Outcome:
+        lab = len(seen)
+        seen.append(lab)
+        found = re.search(r"out=([^,]*)", " ".join(spec.qemu))
+        assert found
+        raw = {"number": 1, "quantum": 5000, "rounds": lab, "host_us": 1, "vcpus": [], "threads": {}}
+        Path(found[1]).write_text(json.dumps(raw))
+        if not lab:
+            # The second lab's guest ends before the first one's.
+            with monkeypatch.context() as second:
+                second.setattr(os, "getpid", lambda: -1)
+                assert boot() == 1
+        return Outcome("exited", 0, "", "", 1.0)
+
+    def boot() -> int:
+        (window,) = runner.boot(Layout(tmp_path), job, tmp_path, options, out)[1]
+        return window.rounds
+
+    monkeypatch.setattr("lr.guest.run", run)
+    assert boot() == 0 and seen == [0, 1]
+    assert json.loads(out.read_text())["rounds"] == 0 and not list(tmp_path.glob("*.part"))
 
 
 def test_the_conditions_of_a_sample_are_those_of_other_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

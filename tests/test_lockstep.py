@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +75,24 @@ def test_the_plugin_compiles_and_says_what_it_needs(tmp_path: Path) -> None:
     assert {"qemu_plugin_install", "qemu_plugin_version"} <= found and "rounds_on" not in found
     stamp = out.stat().st_mtime_ns
     assert lockstep.build(layout).stat().st_mtime_ns == stamp
+
+
+def test_a_plugin_of_other_sources_or_flags_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "bench" / "lockstep" / "toy.c"
+    source.parent.mkdir(parents=True)
+    source.write_text("int one;\n")
+    found = [lockstep.build(Layout(tmp_path))]
+    source.write_text("int two;\n")
+    # As git and tar may leave it.
+    os.utime(source, (0, 0))
+    found.append(lockstep.build(Layout(tmp_path)))
+    monkeypatch.setattr(lockstep, "_FLAGS", (*lockstep._FLAGS, "-g"))
+    found.append(lockstep.build(Layout(tmp_path)))
+    # A guest that another lab has yet to boot finds the plugin of its own sources.
+    assert len(set(found)) == 3 and all(path.exists() for path in found)
+    # Its samples are of that plugin.
+    monkeypatch.setattr(qemu, "obtain", lambda _: LOCKSTEP.emulator)
+    assert found[2].name in lockstep.prepare(Layout(tmp_path)).identity
 
 
 @pytest.fixture(scope="module")
@@ -214,11 +234,21 @@ cpus = 2
     assert "hlt" not in told
 
 
-def test_a_profile_of_nothing_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "here", lambda: Layout(ROOT))
-    monkeypatch.setattr(bench, "prepare", lambda *_: None)
-    monkeypatch.setattr(lockstep, "prepare", lambda *_: LOCKSTEP)
-    monkeypatch.setattr(kernels, "images", lambda *_: {"stock": tmp_path})
-    words = ["--scenario", "create-storm", "--variant", "drain-irqs", "--kernels", "stock", "--quick", "0"]
-    with pytest.raises(Fail, match="nothing was measured"):
-        profile.main(words)
+@pytest.mark.parametrize(
+    ("main", "words", "told"),
+    [
+        (bench.main, "--scenario writeback --variant nope", "VARIANT=nope: no such variant"),
+        (bench.main, "--scenario create-storm --variant drain-irqs --quick 1", "VARIANT=drain-irqs: a quick run"),
+        (profile.main, "--variant nope", "VARIANT=nope: no such variant"),
+        (profile.main, "--quick 2", "QUICK=2: not known"),
+        (profile.main, "--kernels mine", "KERNELS: mine"),
+        (profile.main, "--scenario create-storm --variant drain-irqs --quick 0", "nothing to measure: none of the"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, main: Callable[[list[str]], int], words: str, told: str
+) -> None:
+    for module, name in ((bench, "prepare"), (lockstep, "prepare"), (kernels, "images")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("something was built"))
+    with pytest.raises(Fail, match=told):
+        main(words.split())

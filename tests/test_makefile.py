@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def _read(module: str) -> set[str]:
 def test_the_help_names_what_each_verb_reads() -> None:
     lines = dict(re.findall(r"^([a-z]+): .*?## (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for verb, module in VERBS.items():
-        assert _read(module) - {"BASE", "REV"} <= set(re.findall(r"([A-Z_]+)=", lines[verb])), verb
+        # Those of tree go with every verb.
+        assert _read(module) <= set(re.findall(r"([A-Z_]+)=", lines["tree"] + lines[verb])), verb
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,26 @@ def test_the_help_names_what_each_verb_reads() -> None:
 def test_an_option_that_the_verb_does_not_have_is_refused(words: list[str], told: str) -> None:
     done = subprocess.run(["make", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
     assert (done.returncode, told in done.stderr) == (2 if told else 0, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "echo $HOME",
+        "$(shell touch ran)",
+        "$$ ${X} `touch ran`",
+        "a 'b' \"c\" # d",
+        "one\n  two\t$x\n",
+        "\\ \\# %",
+        "a=$(RUN)",
+    ],
+)
+def test_a_value_comes_to_its_verb_as_it_was_given(tmp_path: Path, value: str) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name, body in (("scripts/setup", "exit 0"), ("build/venv/bin/python", 'printf %s "$RUN" >told')):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+    subprocess.run(["make", "-C", str(tmp_path), "boot", f"RUN={value}", "CPUS=2"], capture_output=True, check=True)
+    assert (tmp_path / "told").read_text() == value and not (tmp_path / "ran").exists()

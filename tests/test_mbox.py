@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -132,6 +133,26 @@ def test_branch_after_the_sections_it_needs(covered: Toy, tmp_path: Path) -> Non
     assert len(ours) == number == 3
     assert ours[0] == "mm/vmscan: ten once more"
     assert git_in(path, "rev-parse", f"{branch}~3", start).splitlines() == [start, start]
+
+
+def test_where_to_go_on(
+    covered: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mbox, "here", lambda: covered.layout)
+    path = clone(tmp_path / "my linux", KERNEL, "v7.3.4")
+    assert mbox.main(["--section", "first", "--branch-in", str(path), "--rev", "v7.3.4"]) == 0
+    told = re.search(r"next: (\(cd .* && )(\S+/venv/bin/b4) prep --enroll [0-9a-f]{40}\)\n", capsys.readouterr().out)
+    assert told and told[2] == str(covered.layout.build / "venv/bin/b4")
+    done = subprocess.run(["sh", "-c", f"{told[1]} pwd)"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(path) and git_in(path, "symbolic-ref", "--short", "HEAD") == "lr/first"
+
+
+def test_the_options_of_tree_go_with_it(covered: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mbox, "here", lambda: covered.layout)
+    monkeypatch.setenv("BASE_GIT", str(clone(tmp_path / "linux", KERNEL, "v7.3.4")))
+    monkeypatch.setenv("REV", "v7.3.4")
+    assert mbox.main(["--section", "first"]) == 0
+    assert "\nbase-commit: " in (covered.layout.build / "mbox/first/0000-cover-letter.patch").read_text()
 
 
 def test_mistakes(covered: Toy, tmp_path: Path) -> None:

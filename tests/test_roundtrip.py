@@ -225,6 +225,20 @@ def test_wrong_kinds_of_file_are_refused(made: Toy) -> None:
         made.save()
 
 
+def test_message_that_is_not_utf8(made: Toy) -> None:
+    (made.root / "message").write_bytes("mm/vmscan: say twenty\n\nJürgen met it.\n".encode("latin-1"))
+    made.edit("mm/vmscan.c", "line 20\n", "line twenty\n")
+    made.git("-c", "i18n.commitEncoding=ISO-8859-1", "commit", "-qa", "-F", str(made.root / "message"))
+    assert "Jürgen met it." in made.git("log", "-1", "--format=%B")
+    made.save()
+    assert "\nJürgen met it.\n" in (made.root / "series/second/mm-vmscan-say-twenty.patch").read_text(encoding="utf-8")
+    made.git("-c", "i18n.commitEncoding=US-ASCII", "commit", "-q", "--amend", "-F", str(made.root / "message"))
+    files = made.files()
+    with pytest.raises(Fail, match=r"[0-9a-f]{12}: its message cannot be read as US-ASCII; reword it in UTF-8"):
+        made.save()
+    assert made.files() == files
+
+
 def test_commits_of_one_name_are_refused(made: Toy) -> None:
     made.git("commit", "-q", "--allow-empty", "-m", "mm/vmscan: say ten")
     with pytest.raises(Fail, match="two commits are called 'mm/vmscan: say ten'"):

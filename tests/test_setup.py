@@ -43,10 +43,10 @@ class Machine:
         path.write_text(f'#!{shutil.which("bash")}\necho "{name} $*" >>"{self.log}"\n{body}\n')
         path.chmod(0o755)
 
-    def setup(self) -> subprocess.CompletedProcess[str]:
+    def setup(self, *packages: str) -> subprocess.CompletedProcess[str]:
         """Run it without a terminal."""
         return subprocess.run(
-            [str(self.root / "scripts" / "setup")],
+            [str(self.root / "scripts" / "setup"), *packages],
             env={"PATH": str(self.bin)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -92,6 +92,20 @@ def test_root_installs_only_what_is_missing(machine: Machine) -> None:
     assert len(installs) == 1 and installs[0].endswith(" install ccache")
 
 
+def test_a_service_that_came_with_what_a_verb_needs_is_not_enabled(machine: Machine) -> None:
+    machine.program("id", "echo 0")
+    machine.program("apt-get", "exit 0")
+    machine.program("systemctl", "exit 1")
+    # ccache is one of our own, and nginx was there before.
+    held = 'for word in "${@:4}"; do case $word in ccache|memcached) ;; *) echo "$word installed" ;; esac; done; exit 1'
+    machine.program("dpkg-query", held)
+    done = machine.setup("memcached", "nginx")
+    assert done.returncode == 0, done.stderr
+    calls = machine.called().splitlines()
+    assert [line for line in calls if line.startswith("systemctl")] == ["systemctl disable memcached"]
+    assert " install ccache memcached" in calls[calls.index("systemctl disable memcached") - 1]
+
+
 def test_no_network(machine: Machine) -> None:
     machine.program("id", "echo 0")
     machine.program("apt-get", "exit 100")
@@ -108,6 +122,18 @@ def test_other_pins_leave_an_environment_that_works_in_its_place(machine: Machin
     done = machine.setup()
     assert done.returncode == 0, done.stderr
     assert " install --no-deps -r " in machine.called() and (venv / "loaded-later.py").exists()
+
+
+def test_an_environment_of_an_older_python_is_not_complete(machine: Machine) -> None:
+    machine.program("dpkg-query", 'for word in "${@:4}"; do echo "$word installed"; done')
+    # It has no module at first; once asked again it has: to make a real one takes seconds and the network.
+    told = machine.root / "build" / "told"
+    machine.program(
+        "python", f'[ -e "{told}" ] || {{ echo >"{told}"; exit 1; }}', machine.root / "build/venv/bin/python"
+    )
+    done = machine.setup()
+    assert done.returncode == 0 and "Python environment ready" in done.stdout, done.stderr
+    assert " install --no-deps -r " in machine.called()
 
 
 def test_nothing_is_missing(machine: Machine) -> None:

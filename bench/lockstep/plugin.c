@@ -4,7 +4,7 @@
  * and ends lockstep and measurements.
  *
  * LD_PRELOAD=lockstep.so qemu-system-x86_64 -plugin lockstep.so,map=System.map,out=FILE[,quantum=5000][,ns=50000]
- * [,profile=on] ... -append "nokaslr tsc=unstable"
+ * [,profile=on] ... -append "nokaslr clearcpuid=tsc"
  *
  * A mark is an instruction that does nothing elsewhere, see mark.h. Each measurement becomes a line of JSON in FILE.
  */

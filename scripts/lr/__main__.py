@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The entry point: `python -m lr VERB [options]` runs the module of that verb and turns a Fail into a clear line."""
+"""The entry point: `python -m lr VERB [options]` runs the module of that verb and turns an error into a clear line."""
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 
@@ -32,6 +33,12 @@ VERBS = {
     "report": "lr.lab.report",
 }
 
+# What the system refuses, and what to do.
+_ADVICE = {
+    errno.EACCES: "if root made it, as by `sudo make`: sudo chown -R $USER build",
+    errno.ENOSPC: "make room; `make clean` empties build/",
+}
+
 
 def main(argv: list[str]) -> int:
     """Run one verb; 0 is success, 1 a failure, 2 a wrong call, 128 and a signal's number if one stopped us."""
@@ -44,6 +51,12 @@ def main(argv: list[str]) -> int:
         return status
     except Fail as exc:
         print(f"error: {exc}", file=sys.stderr, flush=True)
+        return 1
+    except OSError as exc:
+        told = [str(exc.filename)] if exc.filename is not None else []
+        told.append(exc.strerror or str(exc))
+        advice = _ADVICE.get(exc.errno or 0)
+        print(f"error: {': '.join(told)}{f'; {advice}' if advice else ''}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

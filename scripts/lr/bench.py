@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 from lr import files, proc
 from lr.lab import estimate, kernels, lockstep, nulltest, runner, sample, scenario, tables
@@ -59,13 +60,14 @@ def main(argv: list[str]) -> int:
     layout = here()
     whole = Progress("bench")
     chosen, columns = select(layout, options.scenario), kernels.parse(options.kernels)
+    asked = runner.Options(pairs, quick, variants=variants(chosen, options.variant))
+    todo = runner.jobs(chosen, columns, asked)
     images = kernels.images(layout, columns)
     # After the kernels, which take minutes: what is compiled here must be what the samples' digests are made of.
     prepare(layout, chosen)
-    method = lockstep.prepare(layout, quantum) if wanted else None
+    if wanted:
+        asked = replace(asked, lockstep=lockstep.prepare(layout, quantum))
     digests = {what: kernels.digest(image) for what, image in images.items()}
-    asked = runner.Options(pairs, quick, method, variants(chosen, options.variant))
-    todo = runner.jobs(chosen, columns, asked)
     left = runner.missing(layout, todo, digests, asked)
     folder = asked.folder(layout)
     known = sample.read_all(folder)

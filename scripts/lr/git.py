@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -210,9 +211,16 @@ class Git:
         return done.stdout.decode().strip()
 
     def message(self, commit: str) -> str:
-        """A commit's message as it was stored."""
-        raw = self.run("cat-file", "commit", commit).stdout
-        return raw.partition(b"\n\n")[2].decode(errors="replace")
+        """A commit's message; the commit tells the encoding if that is not UTF-8."""
+        head, _, raw = self.run("cat-file", "commit", commit).stdout.partition(b"\n\n")
+        match = re.search(rb"^encoding (.+)$", head, re.MULTILINE)
+        encoding = match[1].decode(errors="replace") if match else "UTF-8"
+        try:
+            return raw.decode(encoding)
+        except (LookupError, ValueError) as exc:
+            raise Fail(
+                f"{commit[:12]}: its message cannot be read as {encoding}; reword it in UTF-8 (git rebase -i base)"
+            ) from exc
 
     def changes(self, old: str, new: str) -> list[Change]:
         """What differs between two trees, renames as deletion and addition."""

@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -244,7 +245,8 @@ def main(argv: list[str]) -> int:
     words.add_argument("--rev", default=env("REV", ""), help="the commit that branch stands on, e.g. v7.3.4")
     options = words.parse_args(argv)
     layout = here()
-    if options.rev and not options.branch_in:
+    # tree's options go with every verb: with BASE_GIT= it is the release to take from there.
+    if options.rev and not options.branch_in and not env("BASE_GIT", ""):
         raise Fail(f"REV={options.rev} needs BRANCH_IN= too, the clone whose commit that is")
     trailers = read_trailers(Path(options.trailers).expanduser()) if options.trailers else []
     if options.branch_in:
@@ -252,7 +254,8 @@ def main(argv: list[str]) -> int:
         branch, number, start = make_branch(layout, options.section, trailers, clone, options.rev)
         cover = f"series/{options.section}/cover.md"
         say(f"{clone}: branch {branch}, {number} commits on {start[:12]}; the cover is {cover}")
-        say(f"next: git -C {clone} switch {branch}, then {layout.build}/venv/bin/b4 prep --enroll {start}")
+        b4 = shlex.quote(str(layout.build / "venv" / "bin" / "b4"))
+        say(f"next: (cd {shlex.quote(str(clone))} && git switch {branch} && {b4} prep --enroll {start})")
         return 0
     folder = write_mails(layout, options.section, trailers)
     say(f"{folder.relative_to(layout.root)}: {len(list(folder.iterdir()))} mails; nothing was sent")

@@ -16,6 +16,9 @@ from lr.ui import Fail
 
 _WORD = re.compile(r"(stock|series|ablated:[a-z0-9-]+)(?::([a-z0-9_]+=[0-9]+(?:,[a-z0-9_]+=[0-9]+)*))?$")
 
+# How workloads' programs are compiled.
+COMPILE = ("gcc", "-O2", "-Wall", "-Wextra", "-static", "-D_GNU_SOURCE")
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -83,8 +86,7 @@ def programs(layout: Layout, names: Sequence[str]) -> None:
         source = layout.root / "bench" / "workloads" / f"{name}.c"
         if not source.exists():
             raise Fail(f"bench/workloads/{name}.c: a scenario names this program, and it is not there")
-        words = ["gcc", "-O2", "-Wall", "-Wextra", "-static", "-D_GNU_SOURCE"]
-        words.append(f"-I{layout.root / 'bench' / 'lockstep'}")
         # A guest may be running the old one.
         with whole(folder / name) as part:
-            proc.run([*words, "-o", str(part), str(source), "-lpthread"])
+            where = [f"-I{layout.root / 'bench' / 'lockstep'}", "-o", str(part), str(source)]
+            proc.run([*COMPILE, *where, "-lpthread"])

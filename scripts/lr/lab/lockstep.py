@@ -77,8 +77,7 @@ def host_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 def prepare(layout: Layout, quantum: int = QUANTUM) -> Lockstep:
     """QEMU and the plugin, fetched and built if they are not there yet."""
     plugin = build(layout)
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources(layout))).hexdigest()
-    return Lockstep(qemu.obtain(layout), plugin, digest, quantum)
+    return Lockstep(qemu.obtain(layout), plugin, plugin.name, quantum)
 
 
 def sources(layout: Layout) -> list[Path]:
@@ -88,11 +87,16 @@ def sources(layout: Layout) -> list[Path]:
 
 
 def build(layout: Layout) -> Path:
-    """Compile the plugin into build/bench; it takes two seconds."""
-    out = layout.build / "bench" / "lockstep.so"
+    """Compile the plugin into build/bench; it takes two seconds.
+
+    Its name says what it was made of. Older ones stay: another lab may have guests yet to run with one.
+    """
     files = sources(layout)
-    if not out.exists() or out.stat().st_mtime < max(path.stat().st_mtime for path in files):
-        # A guest that runs has the old one in its memory.
+    made_of = hashlib.sha256(
+        b"\0".join([" ".join(_FLAGS).encode(), *(path.read_bytes() for path in files)])
+    ).hexdigest()
+    out = layout.build / "bench" / f"lockstep-{made_of[:12]}.so"
+    if not out.exists():
         with whole(out) as part:
             proc.run(["gcc", *_FLAGS, "-o", part, *(path for path in files if path.suffix == ".c")])
     return out

@@ -148,7 +148,7 @@ def take(layout: Layout, job: runner.Job, image: Path, options: runner.Options) 
     for one in found:
         with whole(folder / f"{name}-{one.point}.json") as part:
             part.write_text(json.dumps(asdict(one), indent=1) + "\n")
-    out.unlink()
+    out.unlink(missing_ok=True)
     return found
 
 
@@ -236,12 +236,14 @@ def main(argv: list[str]) -> int:
     quantum = number("QUANTUM", options.quantum, *lockstep.QUANTUM_RANGE)
     layout = here()
     chosen = bench.select(layout, options.scenario)
-    bench.prepare(layout, chosen)
-    method = lockstep.prepare(layout, quantum)
     columns = kernels.parse(options.kernels)
-    images = kernels.images(layout, columns)
-    asked = runner.Options(1, flag("QUICK", options.quick), method, bench.variants(chosen, options.variant))
+    asked = runner.Options(1, flag("QUICK", options.quick), variants=bench.variants(chosen, options.variant))
     todo = [job for job in runner.jobs(chosen, columns, asked) if not job.variant.machine.icount]
+    if not todo:
+        raise Fail("nothing to measure: none of the variants runs in lockstep; choose others with VARIANT=")
+    images = kernels.images(layout, columns)
+    bench.prepare(layout, chosen)
+    asked = replace(asked, lockstep=lockstep.prepare(layout, quantum))
     found: list[Profile] = []
     failed = 0
     with Progress("profile", len(todo)) as progress:
@@ -255,7 +257,5 @@ def main(argv: list[str]) -> int:
             progress.update(done)
     for own in beside(found):
         say(render(own, rows))
-    if not found and not failed:
-        raise Fail("nothing was measured: none of the variants runs in lockstep; choose others with VARIANT=")
     say("kept in build/profile; `make report` draws it")
     return 1 if failed else 0

@@ -5,23 +5,28 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from lr import console, guest
+from lr import console, guest, proc
+from lr.files import whole
 from lr.guest import Disk, Spec
 from lr.lab import lockstep as locksteps
 from lr.lab import qemu
 from lr.lab import sample as samples
-from lr.lab.kernels import Kernel, system_map
+from lr.lab.kernels import COMPILE, Kernel, system_map
 from lr.lab.lockstep import Lockstep
 from lr.lab.sample import Point, Sample
 from lr.lab.scenario import Bar, Scenario, Variant, points_of
 from lr.layout import Layout
 from lr.ui import Fail, Progress, notice
+
+# How guests are booted, by the module that we have loaded: it may be edited while we run.
+_BOOTING = hashlib.sha256(Path(guest.__file__).read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -108,12 +113,21 @@ def digest(layout: Layout, job: Job, image_digest: str, options: Options) -> str
     method = lockstep_of(job, options)
     words = [image_digest, command_of(job, options)]
     words.append(repr((job.variant.machine, scenario.disks, scenario.packages)))
+    words += [_BOOTING, *COMPILE, versions(scenario.packages)]
     if method:
         words += [method.identity, *locksteps.KERNEL_OPTIONS]
     elif not options.lockstep:
         words += at_full_speed()
     whole.update("\0".join(words).encode())
     return whole.hexdigest()
+
+
+@cache
+def versions(packages: tuple[str, ...]) -> str:
+    """The installed versions of these packages; empty where they are not Debian's."""
+    if not packages or not shutil.which("dpkg-query"):
+        return ""
+    return proc.run(["dpkg-query", "-W", *packages], check=False).stdout.decode()
 
 
 @cache
@@ -151,29 +165,30 @@ def boot(
     words: tuple[str, ...] = ("-icount", "shift=0,sleep=off") if machine.icount else ()
     if machine.dma32_mib:
         words = (*words, "-machine", f"max-ram-below-4g={machine.dma32_mib}M")
-    if method:
-        words = (*words, *method.options(machine.us, system_map(image), out, profile))
-    spec = Spec(
-        image,
-        cpus=machine.cpus,
-        mib=machine.mib,
-        nodes=machine.nodes,
-        disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
-        append=(*machine.append, *(locksteps.KERNEL_OPTIONS if method else ())),
-        timeout=job.scenario.timeout,
-        qemu=words,
-        emulator=method.emulator.program if method else None,
-        environment=method.environment if method else (),
-    )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.unlink(missing_ok=True)
-    outcome = guest.run(layout, spec, command_of(job, options))
-    out.with_suffix(".console").write_text(outcome.console)
-    if not outcome.ok:
-        why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)
-        tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
-        raise Fail(f"{job.label}: {why}\n  {tail}")
-    return outcome, locksteps.read(out.read_text()) if method else []
+    # Another lab may be taking the same sample: the plugin writes to a file of this one's own.
+    with whole(out) as part:
+        part.touch()
+        if method:
+            words = (*words, *method.options(machine.us, system_map(image), part, profile))
+        spec = Spec(
+            image,
+            cpus=machine.cpus,
+            mib=machine.mib,
+            nodes=machine.nodes,
+            disks=tuple(Disk(disk.name, disk.fs, disk.mib, disk.bps) for disk in job.scenario.disks),
+            append=(*machine.append, *(locksteps.KERNEL_OPTIONS if method else ())),
+            timeout=job.scenario.timeout,
+            qemu=words,
+            emulator=method.emulator.program if method else None,
+            environment=method.environment if method else (),
+        )
+        outcome = guest.run(layout, spec, command_of(job, options))
+        out.with_suffix(".console").write_text(outcome.console)
+        if not outcome.ok:
+            why = "the workload failed:" if outcome.ended == "exited" else outcome.story(5)
+            tail = "\n  ".join(outcome.output.strip().splitlines()[-5:])
+            raise Fail(f"{job.label}: {why}\n  {tail}")
+        return outcome, locksteps.read(part.read_text())
 
 
 def take(layout: Layout, job: Job, image: Path, options: Options, wanted: str) -> Sample:

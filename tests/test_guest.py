@@ -127,7 +127,7 @@ def test_being_told_to_stop_ends_the_guests_that_run(tmp_path: Path) -> None:
 def test_a_guest_that_stops_while_booting_gets_a_second_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(guest, "_BOOT", 1)
+    monkeypatch.setattr(guest, "_SILENT", 1)
     flag = tmp_path / "second"
     layout, spec = toy(tmp_path, f"echo vgaarb >&2; [ -e {flag} ] || {{ touch {flag}; exec sleep 60; }}; bash $script")
     outcome = guest.run(layout, spec, "echo here; sleep 2; exit 3")
@@ -136,21 +136,30 @@ def test_a_guest_that_stops_while_booting_gets_a_second_try(
     assert "vgaarb; once more" in said.out + said.err
 
 
+def test_a_guest_that_boots_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "_SILENT", 1)
+    layout, spec = toy(
+        tmp_path, f"echo >>{tmp_path}/boots; for i in 1 2 3 4 5; do echo $i >&2; sleep 0.5; done; bash $script"
+    )
+    assert guest.run(layout, spec, "true").ok
+    assert (tmp_path / "boots").read_text() == "\n"
+
+
 @pytest.mark.parametrize(
     ("does", "told"), [("exit 0", "the guest ended before"), ("exec sleep 60", "no end after 2 s")]
 )
 def test_a_guest_whose_tests_run_at_boot_has_one_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, told: str
 ) -> None:
-    monkeypatch.setattr(guest, "_BOOT", 1)
-    layout, spec = toy(tmp_path, f"echo boot >>{tmp_path}/boots; {does}")
+    monkeypatch.setattr(guest, "_SILENT", 1)
+    layout, spec = toy(tmp_path, f"echo boot >>{tmp_path}/boots; echo KTAP version 1 >&2; {does}")
     cases = kunit.run_qemu(layout, spec.kernel, "", 2)
     assert (tmp_path / "boots").read_text() == "boot\n"
     assert next(case.message for case in cases if case.name == "guest").startswith(told)
 
 
 def test_a_guest_that_never_boots_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest, "_BOOT", 1)
+    monkeypatch.setattr(guest, "_SILENT", 1)
     layout, spec = toy(tmp_path, "echo vgaarb >&2; exec sleep 60")
     outcome = guest.run(layout, spec, "true")
     assert outcome.ended == "unbooted"

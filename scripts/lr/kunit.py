@@ -88,7 +88,7 @@ def run_qemu(layout: Layout, image: Path, wanted: str, timeout: int) -> list[Cas
     results.mkdir(parents=True, exist_ok=True)
     with Progress("kunit in a guest with two nodes"):
         append = ("kunit.enable=1", f"kunit.filter_glob={glob_of(wanted)}")
-        spec = Spec(image, append=append, timeout=timeout, at_boot=True)
+        spec = Spec(image, append=append, timeout=timeout, begins="KTAP version")
         outcome = guest.run(layout, spec, "true")
     (results / "kunit-qemu.console").write_text(outcome.console)
     return judge(outcome, "kunit qemu")

@@ -52,7 +52,7 @@ AT_ONCE = 2
 _running: set[subprocess.Popen[bytes]] = set()
 _ending = threading.Event()
 # Seconds of silence after which a guest that boots has stopped for ever, as emulated CPUs sometimes, but rarely, do.
-_SILENT = 240
+_SILENT = 480
 
 
 @dataclass(frozen=True)

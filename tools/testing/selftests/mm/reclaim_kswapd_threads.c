@@ -265,7 +265,7 @@ static long helpers_ticks(void)
 static bool fill_memory(void)
 {
 	long enough = vm_event("pgsteal_kswapd") + 10000;
-	double until = now() + 60;
+	double until = now() + 120;
 
 	while (vm_event("pgsteal_kswapd") <= enough) {
 		if (now() > until)
@@ -293,7 +293,7 @@ static double let_read(double mib, int seconds)
  * The purpose: under the same load, helpers spare tasks most of their direct
  * reclaims. When the load ends, so does the helpers' work.
  */
-TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 240)
+TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 300)
 {
 	long before[NR_COUNTERS], after[NR_COUNTERS], later[NR_COUNTERS], ticks;
 	static const int threads[] = { 1, 8 };
@@ -442,7 +442,7 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 }
 
 /* kswapd's first pass takes nothing from LRU lists of 8 MiB; a helper has to. */
-TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 120)
+TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 240)
 {
 	const long enough = 1000;
 	long percent, freed;
@@ -464,7 +464,7 @@ TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 120)
  * On the classic LRU no pass of a helper takes anything from lists as short as
  * these, and MGLRU takes little. A helper must not spin there.
  */
-TEST_F_TIMEOUT(kswapd_threads, many_tiny_cgroups, 120)
+TEST_F_TIMEOUT(kswapd_threads, many_tiny_cgroups, 240)
 {
 	long percent, freed;
 	struct threads t;

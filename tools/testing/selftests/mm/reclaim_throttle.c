@@ -30,6 +30,7 @@ static const struct knob knobs[MAX_KNOBS] = {
 	{ "/proc/sys/vm/dirty_background_ratio", "10" },
 	{ "/proc/sys/vm/dirty_bytes", NULL },
 	{ "/proc/sys/vm/dirty_background_bytes", NULL },
+	{ "/proc/sys/vm/dirty_writeback_centisecs", NULL },
 };
 
 struct throttle {
@@ -420,6 +421,8 @@ TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
 		end_children(t);
 		ASSERT_EQ(0, unlink(t->written));
 		ASSERT_EQ(0, scratch_limit(s, t->disk, SLOW_BPS));
+		/* The next round must not begin with figures of this one. */
+		cgroup_unclean(s, SLOW);
 	}
 	ksft_print_msg("%ld MiB of %d were dirty\n", most, CGROUP_MIB);
 	EXPECT_GE(most, CGROUP_MIB / 10);
@@ -439,6 +442,7 @@ TEST_F_TIMEOUT(slow_disk, writer_does_not_wait_for_pages_of_others, 120)
 
 	snprintf(own, sizeof(own), "%s/own", t->disk->dir);
 	/* Nothing is written back for now, so the inode stays with its first writer. */
+	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_writeback_centisecs", "6000"));
 	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_ratio", "80"));
 	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_background_ratio", "70"));
 	ASSERT_EQ(0, limit_cgroup(s, SLOW));
@@ -453,6 +457,51 @@ TEST_F_TIMEOUT(slow_disk, writer_does_not_wait_for_pages_of_others, 120)
 	EXPECT_EQ(0, trace_count(t->reclaims, who, NULL, NULL));
 	EXPECT_EQ(0, events_lost(t->reclaims));
 	unlink(own);
+}
+
+/*
+ * Statistics are flushed where dirty pages gather, and not for each megabyte that
+ * a writer writes again and again.
+ */
+TEST_F_TIMEOUT(slow_disk, statistics_are_flushed_seldom, 120)
+{
+	static char buf[MIB];
+	struct throttle *t = &self->t;
+	struct scene *s = &t->s;
+	const long rounds = 200;
+	char who[16];
+	long flushed;
+	pid_t writer;
+	int status;
+
+	ASSERT_EQ(0, limit_cgroup(s, SLOW));
+	if (!trace_open(t->reclaims, sizeof(t->reclaims), "reclaim_flushes",
+			"memcg/memcg_flush_stats", NULL))
+		SKIP(return, "no tracepoint memcg_flush_stats");
+	if (begin(t, WRITER, SLOW)) {
+		int hole = open(t->hole, O_RDONLY);
+		int fd = open(t->written, O_CREAT | O_WRONLY, 0600);
+
+		/* Fill the cgroup with clean pages. */
+		for (long i = 0; i < CGROUP_MIB; i++) {
+			if (read(hole, buf, MIB) != MIB)
+				_exit(1);
+		}
+		for (long i = 0; i < rounds; i++) {
+			if (pwrite(fd, buf, MIB, 0) != MIB || ftruncate(fd, 0))
+				_exit(1);
+		}
+		_exit(0);
+	}
+	writer = t->children[WRITER];
+	ASSERT_EQ(writer, waitpid(writer, &status, 0));
+	t->children[WRITER] = 0;
+	ASSERT_EQ(0, status);
+	snprintf(who, sizeof(who), "-%d ", writer);
+	flushed = trace_count(t->reclaims, who, NULL, NULL);
+	ksft_print_msg("%ld flushes for %ld MiB\n", flushed, rounds);
+	EXPECT_EQ(0, events_lost(t->reclaims));
+	EXPECT_LT(flushed, rounds / 4);
 }
 
 /*

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -406,7 +407,14 @@ def test_kunit_parts() -> None:
 def test_what_kunit_py_started_ends_with_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout(tmp_path)
     layout.linux.mkdir(parents=True)
-    script = f"trap 'touch {tmp_path}/told; exit 1' INT; sleep 60 & echo $!; wait"
+    # Not bash, which cannot trap a signal that was ignored when it started, as in a job in the background.
+    script = (
+        "import pathlib, signal, subprocess, sys\n"
+        f"signal.signal(signal.SIGINT, lambda *_: (pathlib.Path('{tmp_path}/told').touch(), sys.exit(1)))\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        "print(child.pid, flush=True)\n"
+        "child.wait()\n"
+    )
     made: list[str] = []
 
     def stopped(line: str) -> str:
@@ -415,7 +423,7 @@ def test_what_kunit_py_started_ends_with_the_verb(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("lr.guest.clean", stopped)
     with pytest.raises(KeyboardInterrupt):
-        kunit._kunit_py(layout, ["bash", "-c", script], "toy")
+        kunit._kunit_py(layout, [sys.executable, "-c", script], "toy")
     # As kunit.py is told, which then ends UML.
     assert (tmp_path / "told").exists()
     status = Path(f"/proc/{made[0].strip()}/status")

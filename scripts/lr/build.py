@@ -134,7 +134,7 @@ def foreign(layout: Layout, path: Path) -> bool:
         return link.exists()
     entry = layout.linux / ".git" / "worktrees" / Path(link.read_text().strip()).name
     back = entry / "gitdir"
-    if not back.is_file() or not back.read_text().strip().endswith(f"/{layout.told(link)}"):
+    if not back.is_file() or not back.read_text().strip().endswith(f"/{link.relative_to(layout.build)}"):
         return True
     if link.read_text() != f"gitdir: {entry}\n":
         back.write_text(f"{link}\n")

@@ -356,14 +356,17 @@ def _wait(child: subprocess.Popen[bytes], timeout: int, console: list[str], begu
 
     Not after a time: with KASAN, on a busy host, a guest may take five minutes.
     """
-    until = time.monotonic() + timeout
+    since = time.monotonic()
+    until, said = since + timeout, 0
     while True:
-        said = len(console)
         try:
-            child.wait(max(min(_SILENT, until - time.monotonic()), 0))
+            child.wait(max(min(_SILENT / 48, until - time.monotonic()), 0))
             return
         except subprocess.TimeoutExpired:
-            if time.monotonic() >= until or (len(console) == said and not begun.is_set()):
+            now = time.monotonic()
+            if len(console) != said:
+                since, said = now, len(console)
+            if now >= until or (now - since >= _SILENT and not begun.is_set()):
                 raise
 
 

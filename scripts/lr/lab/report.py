@@ -55,7 +55,8 @@ def write_page(layout: Layout) -> tuple[Path, int, int]:
     """Write the page; returns where it lies and how many scenarios and samples it shows."""
     folder = layout.build / "bench"
     samples = read_all(folder)
-    if not samples:
+    profiles = profile.read_all(layout)
+    if not samples and not profiles:
         raise Fail(f"there are no samples under {folder}; run `make bench` first")
     os.environ.setdefault("MPLCONFIGDIR", str(layout.build / "matplotlib"))
     shown: list[tuple[Scenario, list[Sample]]] = []
@@ -66,10 +67,9 @@ def write_page(layout: Layout) -> tuple[Path, int, int]:
             shown.append((known[name], own))
         else:
             notice(f"{len(own)} samples of {name} are left out: bench/scenarios/{name}.toml is no longer there")
-    if not shown:
+    if not shown and not profiles:
         raise Fail(f"no sample under {folder} belongs to a scenario in bench/scenarios; run `make bench` first")
     path = folder / "report.html"
-    profiles = profile.read_all(layout)
     with whole(path) as part:
         part.write_text(page(folder, shown, profiles))
     return path, len(shown), sum(len(own) for _, own in shown)

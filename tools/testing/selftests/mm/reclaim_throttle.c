@@ -426,7 +426,8 @@ TEST_F_TIMEOUT(slow_disk, writer_is_held_back_in_time, 90)
 	}
 	ksft_print_msg("%ld MiB of %d were dirty\n", most, CGROUP_MIB);
 	EXPECT_GE(most, CGROUP_MIB / 10);
-	EXPECT_LT(most, CGROUP_MIB / 2);
+	/* A fifth is the limit; without a flush in time about half is dirty by then. */
+	EXPECT_LT(most, CGROUP_MIB * 3 / 8);
 }
 
 /*

@@ -475,6 +475,46 @@ TEST_F_TIMEOUT(slow_disk, writer_does_not_wait_for_pages_of_others, 120)
 }
 
 /*
+ * The statistics remember a deleted file's dirty pages until they are flushed. The
+ * next writer must not be held back for them.
+ */
+TEST_F_TIMEOUT(slow_disk, writer_does_not_wait_for_deleted_pages, 240)
+{
+	struct throttle *t = &self->t;
+	struct scene *s = &t->s;
+	char own[160], who[16];
+	long paused = 0;
+	pid_t writer;
+
+	snprintf(own, sizeof(own), "%s/own", t->disk->dir);
+	/* Nothing is written back. */
+	ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_writeback_centisecs", "6000"));
+	ASSERT_EQ(0, limit_cgroup(s, SLOW));
+	ASSERT_TRUE(trace_open(t->reclaims, sizeof(t->reclaims), "reclaim_pauses",
+			       "writeback/balance_dirty_pages", NULL));
+	/* The periodic flush, every 2 s, may come between the writers. */
+	for (int round = 0; round < 3; round++) {
+		ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_ratio", "80"));
+		ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_background_ratio", "70"));
+		ASSERT_GT(write_once(t, SLOW, t->written, CGROUP_MIB * 5 / 8), 0);
+		/* A flush of the root counts as a periodic one: none is late for 4 s. */
+		figure_under(s->cgroups, "memory.stat", "file_dirty");
+		ASSERT_GE(cgroup_unclean(s, SLOW), CGROUP_MIB / 2 * (long)MIB);
+		/* From here on nothing that flushes. */
+		ASSERT_EQ(0, unlink(t->written));
+		ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_ratio", "20"));
+		ASSERT_EQ(0, write_text("/proc/sys/vm/dirty_background_ratio", "10"));
+		writer = write_once(t, SLOW, own, CGROUP_MIB / 16);
+		EXPECT_GT(writer, 0);
+		snprintf(who, sizeof(who), "-%d ", writer);
+		paused += trace_count(t->reclaims, who, NULL, NULL);
+		unlink(own);
+	}
+	EXPECT_EQ(0, paused);
+	EXPECT_EQ(0, events_lost(t->reclaims));
+}
+
+/*
  * Statistics are flushed where dirty pages gather, and not for each megabyte that
  * a writer writes again and again.
  */

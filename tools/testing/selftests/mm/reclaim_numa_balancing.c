@@ -414,7 +414,7 @@ static void expect_left_alone(struct __test_metadata *_metadata, const struct sh
 }
 
 /* The other half of the nodes takes the memory that falls back. */
-TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
+TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 300)
 {
 	int homes = 0, wanted = __builtin_popcountl(self->memory) / 2;
 	unsigned long mask = 0;
@@ -514,7 +514,7 @@ static int with_most_room(unsigned long nodes)
 	return best;
 }
 
-TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
+TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 200)
 {
 	const size_t size = 16 * HUGE;
 	long fail, vain;
@@ -532,7 +532,7 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 	ASSERT_TRUE(fragment(target, 40 * MIB))
 		TH_LOG("%ld MiB of room on node %d", room(target) / (long)MIB, target);
 	fail = vm_event("thp_migration_fail");
-	f = watch(self->shared, 60, 20);
+	f = watch(self->shared, 60, 60);
 	vain = vm_event("thp_migration_fail") - fail;
 
 	ASSERT_GT(f.faults, 20);

@@ -177,7 +177,7 @@ FIXTURE_TEARDOWN_PARENT(kswapd_threads)
 		disable_controller("/sys/fs/cgroup", "memory");
 	node_comes(self->blocks, self->nr_blocks);
 	if (self->mnt[0]) {
-		umount(self->mnt);
+		unmount(self->mnt);
 		rmdir(self->mnt);
 	}
 }

@@ -254,8 +254,6 @@ static inline int scratch_limit(struct scene *s, struct scratch *d, unsigned lon
 
 static inline void scene_teardown(struct scene *s)
 {
-	int tries = 20;
-
 	/*
 	 * First, because little time is left after a timeout. Bytes that are 0 do
 	 * not count, a ratio of 0 may.
@@ -271,9 +269,7 @@ static inline void scene_teardown(struct scene *s)
 		if (d->slow)
 			scratch_limit(s, d, 0);
 		if (d->dir[0]) {
-			/* After a timeout the test's children may still be exiting. */
-			while (umount(d->dir) && errno == EBUSY && tries-- > 0)
-				nap(100);
+			unmount(d->dir);
 			rmdir(d->dir);
 		}
 		if (d->file[0]) {

@@ -153,6 +153,18 @@ static inline int sync_fs(const char *mnt)
 	return ret;
 }
 
+/* After a timeout the test's children may still be exiting. */
+static inline void unmount(const char *dir)
+{
+	for (int i = 0; i < 10 && umount(dir); i++) {
+		if (errno != EBUSY)
+			return;
+		nap(100);
+	}
+	/* If need be when its last user is gone; nothing is mounted there otherwise. */
+	umount2(dir, MNT_DETACH);
+}
+
 #define BAD_FOLDER	"TMPDIR: not more than 40 letters, digits and /._-"
 
 /*

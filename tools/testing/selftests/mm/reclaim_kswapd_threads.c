@@ -125,9 +125,11 @@ static const char *cgroup_file(int i, const char *name)
 	return path;
 }
 
+/* Some tests switch the boost off. */
+static const struct knob knobs[] = { { SYSCTL, "1" }, { BOOST_FACTOR, NULL } };
+
 FIXTURE(kswapd_threads) {
-	int saved;
-	char boost_factor[16];
+	char saved[ARRAY_SIZE(knobs)][KNOB_TEXT];
 	pid_t readers[NR_READERS];
 	bool enabled;
 	int blocks[MAX_BLOCKS], nr_blocks;
@@ -139,11 +141,9 @@ FIXTURE_SETUP(kswapd_threads)
 	begin_setup(_metadata);
 	if (geteuid())
 		SKIP(return, "needs root");
-	self->saved = read_number(SYSCTL);
-	if (self->saved < 0)
+	if (!set_knobs(knobs, self->saved, ARRAY_SIZE(knobs)))
 		SKIP(return, "no vm.kswapd_threads: the kernel is built without KSWAPD_HELPERS");
-	ASSERT_EQ(0, read_text(BOOST_FACTOR, self->boost_factor, sizeof(self->boost_factor)));
-	ASSERT_EQ(0, set_threads(1));
+	ASSERT_EQ(1, read_number(SYSCTL));
 }
 
 static const char *block_file(int block, const char *name)
@@ -166,10 +166,7 @@ static bool node_comes(const int *blocks, int nr)
 /* In the parent, so that a test that is killed leaves nothing behind either. */
 FIXTURE_TEARDOWN_PARENT(kswapd_threads)
 {
-	if (self->saved > 0)
-		set_threads(self->saved);
-	if (self->boost_factor[0])
-		write_text(BOOST_FACTOR, self->boost_factor);
+	restore_knobs(knobs, self->saved, ARRAY_SIZE(knobs));
 	kill_all(self->readers, NR_READERS);
 	for (int i = 0; i < MAX_CGROUPS; i++)
 		remove_cgroup(cgroup_file(i, ""));

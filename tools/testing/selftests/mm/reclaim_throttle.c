@@ -201,26 +201,10 @@ static long free_mib(void)
 	return si.freeram * si.mem_unit / MIB;
 }
 
-/* The sum of one figure over all nodes and zones. */
-static unsigned long zoneinfo_sum(const char *name)
-{
-	FILE *f = fopen("/proc/zoneinfo", "r");
-	unsigned long value, sum = 0;
-	char line[256], word[32];
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, " %31s %lu", word, &value) == 2 && !strcmp(word, name))
-			sum += value;
-	}
-	if (f)
-		fclose(f);
-	return sum;
-}
-
 /* Use more and more anonymous memory, so that only file pages are left to reclaim. */
 static pid_t start_hog(struct throttle *t, unsigned long mib)
 {
-	long near = zoneinfo_sum("high") * getpagesize() / MIB + 16;
+	long near = zones_sum(-1, "high") * getpagesize() / MIB + 16;
 
 	if (!begin(t, HOG, -1))
 		return t->children[HOG];
@@ -262,7 +246,7 @@ static bool alive(pid_t pid)
 /* Whether kswapd of any node has given up; earlier tests may leave that behind. */
 static bool hopeless(void)
 {
-	return zoneinfo_sum("node_unreclaimable:");
+	return zones_sum(-1, "node_unreclaimable:");
 }
 
 static int limit_cgroup(struct scene *s, int nr)

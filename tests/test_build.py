@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,21 +126,38 @@ def test_wrong_ablation_headers(text: str) -> None:
         ablate.parse(Path("a.patch"), text)
 
 
-@pytest.mark.parametrize(("fails_in", "runs"), [(1, 1), (3, 3), (None, 3)])
+EXPECTED = "reclaim_a.c:12:case:Expected 1 (1) < 0 (0)"
+ALARM = "case: Test terminated unexpectedly by signal 14"
+
+
+@pytest.mark.parametrize(
+    ("fails_in", "runs", "other"),
+    [
+        (1, 1, Case("s", "prog/fix.case")),
+        (3, 3, Case("s", "prog/fix.case")),
+        (None, 3, Case("s", "prog/fix.case")),
+        (2, 2, Case("s", "prog/fix.case", "skipped", "one thread bears this load: no task stalled")),
+        (None, 1, Case("s", "prog/fix.case", "skipped", "no tracefs")),
+        (3, 3, Case("s", "prog/fix.case", "failed", ALARM)),
+        (None, 1, Case("s", "guest", "failed", "panicked")),
+    ],
+)
 def test_an_ablation_may_need_luck_to_be_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_in: int | None, runs: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_in: int | None, runs: int, other: Case
 ) -> None:
     ablation = ablate.parse(Path("lost.patch"), "Ablation: no loss\nCaught-by: selftest prog:fix.case\n")
     calls: list[str] = []
 
     def run(*_args: object, **_kwargs: object) -> list[Case]:
         calls.append("run")
-        return [Case("s", "prog/fix.case", "failed" if len(calls) == fails_in else "passed")]
+        found = Case("s", "prog/fix.case", "failed", EXPECTED) if len(calls) == fails_in else other
+        return [found]
 
     monkeypatch.setattr(selftest, "run_selftests", run)
     case = ablate._test(Layout(tmp_path), ablation, ablation.catches[0], Path("bzImage"), 60)
     assert len(calls) == runs
     assert case.status == ("passed" if fails_in else "failed")
+    assert case.message == EXPECTED if fails_in else "it must fail without this mechanism" in case.message
 
 
 def test_ablations_in_turn_are_all_there_and_begin_elsewhere() -> None:
@@ -153,17 +171,41 @@ def test_ablations_in_turn_are_all_there_and_begin_elsewhere() -> None:
     assert ablate.in_turn([], 5) == []
 
 
-def test_an_ablation_is_noticed_only_by_a_failure() -> None:
+def test_an_ablation_is_noticed_only_by_an_assertion(tmp_path: Path) -> None:
     catch = ablate.parse(Path("a.patch"), HEADER).catches[0]
     name = "reclaim_dontcache/dontcache.xfs.memory_reclaim"
-    assert ablate.verdict(catch, [Case("s", name, "failed")]) == ""
-    assert ablate.verdict(catch, [Case("s", name)]) == "passed"
-    assert ablate.verdict(catch, [Case("s", name, "skipped")]) == "was skipped"
-    assert ablate.verdict(catch, [Case("one cell", name, "failed"), Case("another", name)]) == "passed"
-    assert ablate.verdict(catch, [Case("one cell", name, "failed"), Case("another", name, "skipped")]) == "was skipped"
-    assert ablate.verdict(catch, [Case("one cell", name, "failed"), Case("another", name, "failed")]) == ""
-    assert ablate.verdict(catch, [Case("s", "guest", "failed")]) == "did not run"
-    assert ablate.verdict(ablate.Catch("kunit", "inode_reclaim"), [Case("s", "inode_reclaim/a", "failed")]) == ""
+    failed, other = Case("one cell", name, "failed", EXPECTED), Case("another", name)
+
+    def verdict(*cases: Case) -> str:
+        return ablate.verdict(catch, cases, tmp_path)
+
+    assert verdict(failed) == ""
+    assert verdict(other) == "passed"
+    assert verdict(replace(other, status="skipped")) == "was skipped"
+    assert verdict(failed, other) == "passed"
+    assert verdict(failed, replace(other, status="skipped")) == "was skipped"
+    assert verdict(failed, replace(failed, suite="another")) == ""
+    assert verdict(Case("s", "guest", "failed", EXPECTED)) == "did not run"
+    suite = ablate.Catch("kunit", "inode_reclaim")
+    told = "a: EXPECTATION FAILED at fs/tests/inode_reclaim_kunit.c:12"
+    assert ablate.verdict(suite, [Case("s", "inode_reclaim/a", "failed", told)], tmp_path) == ""
+    # Not by what a busy host does as well.
+    for message in ("", "Test failed", ALARM, f"{EXPECTED}\n{ALARM}", f"{told}\ntry timed out"):
+        assert verdict(replace(failed, message=message)).startswith("failed by its setup, out of time or")
+    assert verdict(replace(failed, message=f"{EXPECTED}\n{ALARM}"), other).startswith("failed by its setup")
+
+
+def test_an_assertion_of_the_setup_notices_nothing(tmp_path: Path) -> None:
+    catch = ablate.Catch("selftest", "reclaim_a")
+    source = "\n\nFIXTURE_SETUP(fix)\n{\n\tif (x) {\n\t}\n\tASSERT(1);\n}\n\nTEST_F(fix, case)\n{\n\tASSERT(2);\n}\n"
+    (tmp_path / "reclaim_a.c").write_text(source)
+    found = {
+        line: ablate.verdict(
+            catch, [Case("s", "reclaim_a/fix.case", "failed", f"reclaim_a.c:{line}:case:Expected 1")], tmp_path
+        )
+        for line in (7, 12)
+    }
+    assert found[7].startswith("failed by its setup") and found[12] == ""
 
 
 def test_selftest_options() -> None:
@@ -257,7 +299,7 @@ def test_the_assertion_that_caught_an_ablation_is_told() -> None:
     catch = ablate.parse(Path("a.patch"), HEADER).catches[0]
     message = "woken 3 times\n/any/where/reclaim_a.c:12:case:Expected 1 (1) < 0 (0)\nTest failed"
     cases = [Case("s", "reclaim_dontcache/dontcache.xfs.memory_reclaim", "failed", message)]
-    assert ablate.assertion(catch, cases) == "reclaim_a.c:12:case:Expected 1 (1) < 0 (0)"
+    assert ablate.assertion(catch, cases, Path()) == EXPECTED
 
 
 def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path) -> None:

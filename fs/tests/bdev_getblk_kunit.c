@@ -72,10 +72,24 @@ put:
 	return ret;
 }
 
+static struct buffer_head *held;
+
+/* A timer, because the look-up may spin without giving the CPU away. */
+static void release_held(struct timer_list *unused)
+{
+	brelse(held);
+	held = NULL;
+}
+
+static DEFINE_TIMER(release_held_timer, release_held);
+
 static void getblk_exit(struct kunit *test)
 {
 	struct getblk_disk *d = test->priv;
 
+	/* Before the device goes; an action of the test would come after that. */
+	timer_delete_sync(&release_held_timer);
+	release_held(NULL);
 	if (!d)
 		return;
 	bdev_fput(d->file);
@@ -191,6 +205,18 @@ static void a_miss_marks_once(struct kunit *test)
 	}
 }
 
+/* A buffer that was created is used again soon: the list of recent buffers holds it, too. */
+static void a_miss_is_remembered(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+	struct buffer_head *bh;
+
+	use_block_size(test, c->size);
+	bh = getblk(test, 0, c->gfp);
+	KUNIT_EXPECT_EQ(test, atomic_read(&bh->b_count), 2);
+	brelse(bh);
+}
+
 /* The folio is there without buffers: getting them is also one use. */
 static void a_folio_without_buffers_is_marked_once(struct kunit *test)
 {
@@ -233,16 +259,6 @@ static void nothing_beyond_the_end(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, bdev_getblk(d->bdev, div_u64(U64_MAX, c->size), c->size, c->gfp));
 }
 
-static struct buffer_head *held;
-
-/* A timer, because the look-up may spin without giving the CPU away. */
-static void release_held(struct timer_list *unused)
-{
-	brelse(held);
-}
-
-static DEFINE_TIMER(release_held_timer, release_held);
-
 /* Buffers of another size that are in use are waited for, then replaced. */
 static void busy_buffers_of_another_size(struct kunit *test)
 {
@@ -256,19 +272,18 @@ static void busy_buffers_of_another_size(struct kunit *test)
 	/* What set_blocksize() does, without the truncation. */
 	d->bdev->bd_mapping->host->i_blkbits = blksize_bits(c->size);
 	d->size = c->size;
-	mod_timer(&release_held_timer, jiffies + HZ / 10);
+	mod_timer(&release_held_timer, jiffies + HZ);
 	KUNIT_ASSERT_TRUE(test, timer_pending(&release_held_timer));
 	bh = getblk(test, 1, c->gfp);
 	KUNIT_EXPECT_FALSE(test, timer_pending(&release_held_timer));
 	KUNIT_EXPECT_EQ(test, bh_offset(bh), c->size);
 	brelse(bh);
-	if (timer_delete_sync(&release_held_timer))
-		release_held(NULL);
 	empty_cache(test);
 }
 
 static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(a_miss_marks_once, getblk_gen_params),
+	KUNIT_CASE_PARAM(a_miss_is_remembered, getblk_gen_params),
 	KUNIT_CASE_PARAM(a_folio_without_buffers_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(an_unmapped_buffer_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(nothing_beyond_the_end, getblk_gen_params),

@@ -89,10 +89,21 @@ static void a_stale_flag_caps_nothing(struct kunit *test)
 			BATCH << CONFIG_PCP_BATCH_SCALE_MAX);
 }
 
+/* Larger blocks are few on a list in any case, and grow no refill of single pages. */
+static void only_single_pages_are_capped(struct kunit *test)
+{
+	struct refill *r = refill_of(test, HIGH);
+
+	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
+	KUNIT_EXPECT_EQ(test, nr_pcp_alloc(&r->pcp, r->zone, 1), BATCH / 2);
+	KUNIT_EXPECT_EQ(test, r->pcp.alloc_factor, CONFIG_PCP_BATCH_SCALE_MAX);
+}
+
 static struct kunit_case pcp_refill_cases[] = {
 	KUNIT_CASE(a_refill_is_one_batch_below_high),
 	KUNIT_CASE(nothing_is_capped_without_helpers),
 	KUNIT_CASE(a_stale_flag_caps_nothing),
+	KUNIT_CASE(only_single_pages_are_capped),
 	{}
 };
 

@@ -172,15 +172,19 @@ static void throttle_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_CONGESTED, &pgdat->flags), c->node_congested);
 }
 
-static void shrink_congested_node(struct kunit *test, pg_data_t *pgdat)
+/* What a direct reclaimer of a congested node, or of a cgroup there, is then held for. */
+static unsigned int held_for(struct kunit *test, struct mem_cgroup *memcg, bool may_write,
+			     bool may_unmap)
 {
+	pg_data_t *pgdat = first_online_pgdat();
 	struct scan_control sc = {
 		.gfp_mask = GFP_KERNEL,
 		.nr_to_reclaim = SWAP_CLUSTER_MAX,
 		.priority = DEF_PRIORITY,
 		.reclaim_idx = MAX_NR_ZONES - 1,
-		.may_writepage = 1,
-		.may_unmap = 1,
+		.target_mem_cgroup = memcg,
+		.may_writepage = may_write,
+		.may_unmap = may_unmap,
 		.may_swap = 1,
 	};
 	unsigned int flags = memalloc_noreclaim_save();
@@ -193,27 +197,66 @@ static void shrink_congested_node(struct kunit *test, pg_data_t *pgdat)
 	kunit_deactivate_static_stub(test, reclaim_throttle);
 	set_task_reclaim_state(current, NULL);
 	clear_pgdat_congested(pgdat);
+	KUNIT_EXPECT_FALSE(test, test_bit(PGDAT_CONGESTED, &pgdat->flags));
 	memalloc_noreclaim_restore(flags);
+	return throttled_for;
 }
 
-/* Direct reclaim of a real node, on both LRUs. */
-static void a_congested_node_holds_direct_reclaim(struct kunit *test)
+/* On both LRUs. */
+static void expect_held_for(struct kunit *test, struct mem_cgroup *memcg,
+			    unsigned int reason)
 {
-	pg_data_t *pgdat = first_online_pgdat();
-
 #ifdef CONFIG_LRU_GEN
 	bool mglru = lru_gen_enabled();
 
 	lru_gen_change_state(true);
-	shrink_congested_node(test, pgdat);
-	KUNIT_EXPECT_EQ(test, throttled_for, VMSCAN_THROTTLE_CONGESTED);
+	KUNIT_EXPECT_EQ(test, held_for(test, memcg, true, true), reason);
 	lru_gen_change_state(false);
 #endif
-	shrink_congested_node(test, pgdat);
-	KUNIT_EXPECT_EQ(test, throttled_for, VMSCAN_THROTTLE_CONGESTED);
-	KUNIT_EXPECT_FALSE(test, test_bit(PGDAT_CONGESTED, &pgdat->flags));
+	KUNIT_EXPECT_EQ(test, held_for(test, memcg, true, true), reason);
 #ifdef CONFIG_LRU_GEN
 	lru_gen_change_state(mglru);
+#endif
+}
+
+/* Direct reclaim of a real node. */
+static void a_congested_node_holds_direct_reclaim(struct kunit *test)
+{
+	expect_held_for(test, NULL, VMSCAN_THROTTLE_CONGESTED);
+}
+
+/* The cgroup has no tasks, no pages and no place among the others. */
+static void a_congested_node_does_not_hold_a_cgroup(struct kunit *test)
+{
+#ifdef CONFIG_MEMCG
+	struct cgroup_subsys_state *css;
+
+	if (mem_cgroup_disabled())
+		kunit_skip(test, "memory cgroups are disabled");
+	css = memory_cgrp_subsys.css_alloc(&root_mem_cgroup->css);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(css));
+	css->parent = &root_mem_cgroup->css;
+	INIT_LIST_HEAD(&css->children);
+	expect_held_for(test, mem_cgroup_from_css(css), NOBODY);
+	memory_cgrp_subsys.css_free(css);
+#else
+	kunit_skip(test, "there are no memory cgroups");
+#endif
+}
+
+/* On MGLRU a pass that may not both write and unmap scans nothing. */
+static void who_scans_nothing_is_not_held(struct kunit *test)
+{
+#ifdef CONFIG_LRU_GEN
+	bool mglru = lru_gen_enabled();
+
+	lru_gen_change_state(true);
+	KUNIT_EXPECT_EQ(test, held_for(test, NULL, false, false), NOBODY);
+	KUNIT_EXPECT_EQ(test, held_for(test, NULL, false, true), NOBODY);
+	KUNIT_EXPECT_EQ(test, held_for(test, NULL, true, false), NOBODY);
+	lru_gen_change_state(mglru);
+#else
+	kunit_skip(test, "there is no MGLRU");
 #endif
 }
 
@@ -323,6 +366,8 @@ static void cycled_test(struct kunit *test)
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
 	KUNIT_CASE(a_congested_node_holds_direct_reclaim),
+	KUNIT_CASE(a_congested_node_does_not_hold_a_cgroup),
+	KUNIT_CASE(who_scans_nothing_is_not_held),
 	KUNIT_CASE_PARAM(cycled_test, cycled_gen_params),
 	{ }
 };

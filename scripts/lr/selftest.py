@@ -79,7 +79,7 @@ _OF_MANY_NODES = (
 )
 _OF_A_MODULE = ("reclaim_kswapd_threads:kswapd_threads.a_node_goes_and_comes",)
 # What a case says where the load did not do what it is to find, which depends on how fast the host is.
-_OF_THE_HOST = re.compile(r"one thread bears this load|: too few")
+OF_THE_HOST = re.compile(r"one thread bears this load|: too few")
 SPECIAL = (
     Cell(True, 4, only=_OF_MANY_NODES),
     Cell(True, 2, module=True, only=_OF_A_MODULE),
@@ -205,7 +205,7 @@ def not_skipped(cases: Sequence[Case], cells: Mapping[str, Cell]) -> list[Case]:
 
 def nowhere(cases: Sequence[Case]) -> list[Case]:
     """The cases, of all machines; one that is skipped on all of them has failed there, unless the host may be why."""
-    ran = {case.name for case in cases if case.status != "skipped" or _OF_THE_HOST.search(case.message)}
+    ran = {case.name for case in cases if case.status != "skipped" or OF_THE_HOST.search(case.message)}
     return [
         case
         if case.name in ran

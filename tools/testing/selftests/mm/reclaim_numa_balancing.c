@@ -37,9 +37,7 @@
 #endif
 
 /* Settings for the tests, restored after each test. */
-static const struct {
-	const char *path, *value;
-} knobs[] = {
+static const struct knob knobs[] = {
 	{ SCAN "scan_period_max_ms", "200" },
 	{ SCAN "scan_delay_ms", "100" },
 	{ SCAN "scan_period_min_ms", "100" },
@@ -56,8 +54,8 @@ static const struct {
 	{ "/proc/sys/vm/watermark_boost_factor", "0" },
 	/* Freed pages must be found free, not on per-cpu lists. */
 	{ "/proc/sys/vm/percpu_pagelist_high_fraction", "1000" },
-	/* Only saved; the tests set them. */
-	{ BALANCING, NULL },
+	/* The variants say how it goes on. */
+	{ BALANCING, "0" },
 };
 
 /* Shared between the test and its tasks. */
@@ -84,24 +82,7 @@ static unsigned long nodes_in(const char *path)
 /* A node's free memory above the high watermarks of its zones, in bytes. */
 static long room(int nid)
 {
-	FILE *f = fopen("/proc/zoneinfo", "r");
-	long pages = 0, value;
-	char line[256];
-	int at = -1;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "Node %d, zone", &at) == 1)
-			continue;
-		if (at != nid)
-			continue;
-		if (sscanf(line, " pages free %ld", &value) == 1)
-			pages += value;
-		else if (sscanf(line, " high %ld", &value) == 1)
-			pages -= value;
-	}
-	if (f)
-		fclose(f);
-	return pages * (long)PAGE;
+	return (zones_sum(nid, "free") - zones_sum(nid, "high")) * (long)PAGE;
 }
 
 static int run_on(int nid)
@@ -215,7 +196,7 @@ static int trace_start(void)
 }
 
 FIXTURE(numa) {
-	char saved[ARRAY_SIZE(knobs)][64];
+	char saved[ARRAY_SIZE(knobs)][KNOB_TEXT];
 	int zram;
 	unsigned long cpu, memory;	/* nodes */
 	struct shared *shared;
@@ -229,22 +210,6 @@ FIXTURE_VARIANT(numa) {
 
 FIXTURE_VARIANT_ADD(numa, normal) { .mode = "1" };
 FIXTURE_VARIANT_ADD(numa, both) { .mode = "3", .tiering = true };
-
-/* A sysfs file shows the choices, with the current one in brackets. */
-static void read_setting(const char *path, char *text, size_t size)
-{
-	char *open, *close;
-
-	text[0] = '\0';
-	if (read_text(path, text, size))
-		return;
-	open = strchr(text, '[');
-	close = strchr(text, ']');
-	if (open && close > open) {
-		*close = '\0';
-		memmove(text, open + 1, close - open);
-	}
-}
 
 FIXTURE_SETUP(numa)
 {
@@ -277,11 +242,8 @@ FIXTURE_SETUP(numa)
 	if (trace_start())
 		SKIP(return, "needs tracefs with the events of vmscan");
 	self->zram = zram_swap_on();
-	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
-		read_setting(knobs[i].path, self->saved[i], sizeof(self->saved[i]));
-		if (knobs[i].value)
-			write_text(knobs[i].path, knobs[i].value);
-	}
+	/* Without huge pages some are missing. */
+	set_knobs(knobs, self->saved, ARRAY_SIZE(knobs));
 	/* Drop pieces left over from earlier tests. */
 	write_text("/proc/sys/vm/drop_caches", "3");
 	write_text("/proc/sys/vm/compact_memory", "1");
@@ -292,9 +254,7 @@ FIXTURE_SETUP(numa)
 FIXTURE_TEARDOWN_PARENT(numa)
 {
 	kill_all(self->tasks, MAX_TASKS);
-	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
-		if (self->saved[i][0])
-			write_text(knobs[i].path, self->saved[i]);
+	restore_knobs(knobs, self->saved, ARRAY_SIZE(knobs));
 	write_text(TRACE "/events/enable", "0");
 	rmdir(TRACE);
 	zram_swap_off(self->zram);
@@ -414,7 +374,7 @@ static void expect_left_alone(struct __test_metadata *_metadata, const struct sh
 }
 
 /* The other half of the nodes takes the memory that falls back. */
-TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 120)
+TEST_F_TIMEOUT(numa, working_set_bigger_than_its_node, 300)
 {
 	int homes = 0, wanted = __builtin_popcountl(self->memory) / 2;
 	unsigned long mask = 0;
@@ -514,7 +474,7 @@ static int with_most_room(unsigned long nodes)
 	return best;
 }
 
-TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
+TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 200)
 {
 	const size_t size = 16 * HUGE;
 	long fail, vain;
@@ -532,7 +492,7 @@ TEST_F_TIMEOUT(numa, huge_pages_and_a_fragmented_node, 120)
 	ASSERT_TRUE(fragment(target, 40 * MIB))
 		TH_LOG("%ld MiB of room on node %d", room(target) / (long)MIB, target);
 	fail = vm_event("thp_migration_fail");
-	f = watch(self->shared, 60, 20);
+	f = watch(self->shared, 60, 60);
 	vain = vm_event("thp_migration_fail") - fail;
 
 	ASSERT_GT(f.faults, 20);

@@ -18,7 +18,6 @@
 #define MAX_CPUS	64
 #define NR_READERS	8
 #define CGROUP		"/sys/fs/cgroup/reclaim_pcp_drain"
-#define STAT_INTERVAL	"/proc/sys/vm/stat_interval"
 #define READER		"drain_reader"
 
 /*
@@ -29,6 +28,7 @@
 #define FAILED		"comm == \"" READER "\" && order == 0 && gfp_flags & 0x400 && pfn == "
 #define VAIN		"comm == \"" READER "\" && nr_reclaimed == 0"
 
+static const struct knob interval = { "/proc/sys/vm/stat_interval", "300" };
 static long page_size;
 
 /*
@@ -180,11 +180,10 @@ static int nr_nodes(void)
  * The lists must not shrink with time: for as long as a test may take, and no
  * longer, since a worker sleeps to the end of an interval that it has begun.
  */
-static int stop_decay(char *saved, size_t size)
+static bool stop_decay(char (*saved)[KNOB_TEXT], int seconds)
 {
-	int ret = read_text(STAT_INTERVAL, saved, size);
-
-	return ret ? ret : write_text(STAT_INTERVAL, "120\n");
+	return set_knobs(&interval, saved, 1) &&
+	       !write_under("/proc/sys/vm", "stat_interval", "%d\n", seconds);
 }
 
 /* Whether an administrator has fixed the length of the lists; the tests need long ones. */
@@ -249,7 +248,7 @@ static void end_readers(struct __test_metadata *_metadata, pid_t *pids)
 }
 
 FIXTURE(other_nodes) {
-	char interval[16];
+	char saved[1][KNOB_TEXT];
 	bool enabled;
 	int nodes;
 	pid_t readers[NR_READERS];
@@ -296,14 +295,13 @@ FIXTURE_SETUP(other_nodes)
 		SKIP(return, "no tracefs with the events of kmem and vmscan");
 	if (fixed_lists())
 		SKIP(return, "lists of fixed length: set vm.percpu_pagelist_high_fraction to 0");
-	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
+	ASSERT_TRUE(stop_decay(self->saved, _metadata->timeout));
 }
 
 /* In the parent, so that a test that is killed leaves nothing behind either. */
 FIXTURE_TEARDOWN_PARENT(other_nodes)
 {
-	if (self->interval[0])
-		write_text(STAT_INTERVAL, self->interval);
+	restore_knobs(&interval, self->saved, 1);
 	kill_all(self->readers, NR_READERS);
 	trace_close(self->failed);
 	trace_close(self->vain);
@@ -329,7 +327,7 @@ static bool drained_for_sure(const char *failed, const char *vain)
  * The last node runs out of memory. Its pages on the list of a CPU far away are
  * drained. The lists of all other nodes are full, and stay full.
  */
-TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
+TEST_F_TIMEOUT(other_nodes, keep_their_lists, 300)
 {
 	long before = 0, after = 0, lacked, left, stalled;
 	int far = 0, victim = self->nodes - 1;
@@ -352,7 +350,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	stalled = direct_reclaims();
 	signal_all(self->readers, NR_READERS, SIGCONT);
 	/* kcompactd drains the list, too, but not before many more allocations fail. */
-	until = now() + 60;
+	until = now() + 240;
 	do {
 		usleep(1000);
 		/* Before the lists: what is sure then has emptied them. */
@@ -378,12 +376,12 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 120)
 	/* One drain of all nodes empties the lists. Not EXPECT, which a skip would hide. */
 	ASSERT_GT(after, before * 3 / 4);
 	if (left >= lacked / 4 && !sure)
-		SKIP(return, "in 60 s no allocation is known to have failed after progress");
+		SKIP(return, "in 240 s no allocation is known to have failed after progress");
 	EXPECT_LT(left, lacked / 4);
 }
 
 FIXTURE(pcp_drain) {
-	char interval[16];
+	char saved[1][KNOB_TEXT];
 	int nid;
 	cpu_set_t cpus;
 	pid_t hog;
@@ -406,13 +404,12 @@ FIXTURE_SETUP(pcp_drain)
 		SKIP(return, "one CPU in the last node: it has no other's lists");
 	if (fixed_lists())
 		SKIP(return, "lists of fixed length: set vm.percpu_pagelist_high_fraction to 0");
-	ASSERT_EQ(0, stop_decay(self->interval, sizeof(self->interval)));
+	ASSERT_TRUE(stop_decay(self->saved, _metadata->timeout));
 }
 
 FIXTURE_TEARDOWN_PARENT(pcp_drain)
 {
-	if (self->interval[0])
-		write_text(STAT_INTERVAL, self->interval);
+	restore_knobs(&interval, self->saved, 1);
 	kill_all(&self->hog, 1);
 }
 

@@ -20,11 +20,6 @@
 #define MAX_CGROUPS	2
 #define MAX_KNOBS	6
 
-/* Settings, restored in the order of their table: setting a ratio clears its bytes. */
-struct knob {
-	const char *path, *value;
-};
-
 static const struct knob scene_knobs[MAX_KNOBS] = {
 	/* Only reclaim makes flushers write: neither age nor dirty limits do. */
 	{ "/proc/sys/vm/dirty_writeback_centisecs", "0" },
@@ -54,8 +49,7 @@ struct scene {
 	struct scratch disk[MAX_DISKS];
 	int nr_disks;
 	const struct knob *knobs;	/* NULL for scene_knobs */
-	char saved[MAX_KNOBS][32];
-	bool changed;
+	char saved[MAX_KNOBS][KNOB_TEXT];
 	char why[256];		/* why it cannot run */
 	bool failed;		/* and that is not because the machine lacks something */
 };
@@ -71,6 +65,15 @@ static inline bool scene_cannot(struct scene *s, const char *fmt, ...)
 	return false;
 }
 
+static inline int nr_knobs(const struct scene *s)
+{
+	int nr = 0;
+
+	while (s->knobs && nr < MAX_KNOBS && s->knobs[nr].path)
+		nr++;
+	return nr;
+}
+
 static inline bool scene_setup(struct scene *s, const char *name)
 {
 	if (geteuid())
@@ -82,15 +85,8 @@ static inline bool scene_setup(struct scene *s, const char *name)
 	}
 	if (!s->knobs)
 		s->knobs = scene_knobs;
-	for (int i = 0; i < MAX_KNOBS && s->knobs[i].path; i++) {
-		if (read_text(s->knobs[i].path, s->saved[i], sizeof(s->saved[i])))
-			return scene_cannot(s, "no %s", s->knobs[i].path);
-	}
-	s->changed = true;
-	for (int i = 0; i < MAX_KNOBS && s->knobs[i].path; i++) {
-		if (s->knobs[i].value)
-			write_text(s->knobs[i].path, s->knobs[i].value);
-	}
+	if (!set_knobs(s->knobs, s->saved, nr_knobs(s)))
+		return scene_cannot(s, "no dirty limits in /proc/sys/vm");
 	snprintf(s->cgroups, sizeof(s->cgroups), "/sys/fs/cgroup");
 	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
 		snprintf(s->cgroups, sizeof(s->cgroups), "%s/cgroup", s->dir);
@@ -254,16 +250,8 @@ static inline int scratch_limit(struct scene *s, struct scratch *d, unsigned lon
 
 static inline void scene_teardown(struct scene *s)
 {
-	int tries = 20;
-
-	/*
-	 * First, because little time is left after a timeout. Bytes that are 0 do
-	 * not count, a ratio of 0 may.
-	 */
-	for (int i = 0; s->changed && i < MAX_KNOBS && s->knobs[i].path; i++) {
-		if (s->knobs[i].value || strcmp(s->saved[i], "0"))
-			write_text(s->knobs[i].path, s->saved[i]);
-	}
+	/* First, because little time is left after a timeout. */
+	restore_knobs(s->knobs, s->saved, nr_knobs(s));
 	for (int i = s->nr_disks - 1; i >= 0; i--) {
 		struct scratch *d = &s->disk[i];
 
@@ -271,9 +259,7 @@ static inline void scene_teardown(struct scene *s)
 		if (d->slow)
 			scratch_limit(s, d, 0);
 		if (d->dir[0]) {
-			/* After a timeout the test's children may still be exiting. */
-			while (umount(d->dir) && errno == EBUSY && tries-- > 0)
-				nap(100);
+			unmount(d->dir);
 			rmdir(d->dir);
 		}
 		if (d->file[0]) {

@@ -85,6 +85,47 @@ static inline int write_text(const char *path, const char *text)
 	return ret;
 }
 
+/* Settings, restored in the order of their table: setting a ratio clears its bytes. */
+struct knob {
+	const char *path, *value;	/* NULL: the test sets it, or another knob does */
+};
+
+#define KNOB_TEXT	64
+
+/* Save settings, all before the first is changed; false if one cannot be read. */
+static inline bool set_knobs(const struct knob *knobs, char (*saved)[KNOB_TEXT], int nr)
+{
+	char *open, *close;
+	bool ok = true;
+
+	for (int i = 0; i < nr; i++) {
+		saved[i][0] = '\0';
+		ok = !read_text(knobs[i].path, saved[i], sizeof(saved[i])) && ok;
+		/* A sysfs file shows the choices, with the current one in brackets. */
+		open = strchr(saved[i], '[');
+		close = strchr(saved[i], ']');
+		if (open && close > open) {
+			*close = '\0';
+			memmove(saved[i], open + 1, close - open);
+		}
+	}
+	for (int i = 0; i < nr; i++) {
+		if (saved[i][0] && knobs[i].value)
+			write_text(knobs[i].path, knobs[i].value);
+	}
+	return ok;
+}
+
+/* Those that have been saved. Bytes of 0 (the NULLs) do not count, a ratio of 0 may. */
+static inline void restore_knobs(const struct knob *knobs, char (*saved)[KNOB_TEXT],
+				 int nr)
+{
+	for (int i = 0; i < nr; i++) {
+		if (saved[i][0] && (knobs[i].value || strcmp(saved[i], "0")))
+			write_text(knobs[i].path, saved[i]);
+	}
+}
+
 /* Write formatted text to a file of a directory; 0 or a negative errno. */
 __printf(3, 4)
 static inline int write_under(const char *dir, const char *name, const char *fmt, ...)
@@ -151,6 +192,18 @@ static inline int sync_fs(const char *mnt)
 	if (fd >= 0)
 		close(fd);
 	return ret;
+}
+
+/* After a timeout the test's children may still be exiting. */
+static inline void unmount(const char *dir)
+{
+	for (int i = 0; i < 10 && umount(dir); i++) {
+		if (errno != EBUSY)
+			return;
+		nap(100);
+	}
+	/* If need be when its last user is gone; nothing is mounted there otherwise. */
+	umount2(dir, MNT_DETACH);
 }
 
 #define BAD_FOLDER	"TMPDIR: not more than 40 letters, digits and /._-"
@@ -418,6 +471,27 @@ static inline long node_mib(int nid)
 	if (f)
 		fclose(f);
 	return kib >> 10;
+}
+
+/* The sum of one figure of /proc/zoneinfo over a node's zones, or (-1) over all. */
+static inline long zones_sum(int nid, const char *name)
+{
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	char line[256], word[32];
+	long value, sum = 0;
+	int at = -1;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Node %d, zone", &at) == 1 || (nid >= 0 && at != nid))
+			continue;
+		/* The first figure has one word more. */
+		if ((sscanf(line, " pages %31s %ld", word, &value) == 2 ||
+		     sscanf(line, " %31s %ld", word, &value) == 2) && !strcmp(word, name))
+			sum += value;
+	}
+	if (f)
+		fclose(f);
+	return sum;
 }
 
 /* Fill the page cache from a file for ever; each of @nr readers begins at its own place. */

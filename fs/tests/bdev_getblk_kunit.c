@@ -217,6 +217,17 @@ static void a_miss_is_remembered(struct kunit *test)
 	brelse(bh);
 }
 
+/* The third use finds the buffer in the list, and the second one in the page cache. */
+static void a_recent_buffer_is_marked_once(struct kunit *test)
+{
+	const struct getblk_case *c = test->param_value;
+
+	use_block_size(test, c->size);
+	KUNIT_EXPECT_EQ(test, marks_after_use(test, 0, c->gfp), 1);
+	brelse(getblk(test, 0, c->gfp));
+	KUNIT_EXPECT_EQ(test, marks_after_use(test, 0, c->gfp), 3);
+}
+
 /* The folio is there without buffers: getting them is also one use. */
 static void a_folio_without_buffers_is_marked_once(struct kunit *test)
 {
@@ -284,6 +295,7 @@ static void busy_buffers_of_another_size(struct kunit *test)
 static struct kunit_case getblk_kunit_cases[] = {
 	KUNIT_CASE_PARAM(a_miss_marks_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(a_miss_is_remembered, getblk_gen_params),
+	KUNIT_CASE_PARAM(a_recent_buffer_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(a_folio_without_buffers_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(an_unmapped_buffer_is_marked_once, getblk_gen_params),
 	KUNIT_CASE_PARAM(nothing_beyond_the_end, getblk_gen_params),

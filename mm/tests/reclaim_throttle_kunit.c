@@ -75,6 +75,8 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "cgroup, dirty pages met for the first time", .cgroup = true, .dirty = 32,
 	  .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, nothing isolated", .cgroup = true, .throttled = NOBODY },
+	{ .name = "cgroup, node congested", .cgroup = true, .taken = 32,
+	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "cgroup, most has cycled but something was freed", .cgroup = true,
 	  .cycled = 31, .taken = 32, .reclaimed = 1, .throttled = NOBODY },
 	{ .name = "cgroup, the charge may not wait", .cgroup = true, .may_not_wait = true,
@@ -155,10 +157,9 @@ static void throttle_test(struct kunit *test)
 	current->flags |= c->task;
 	switches = current->nvcsw;
 	start = jiffies;
+	throttle_for_writeback(pgdat, &sc);
 	if (c->cgroup)
 		throttle_cgroup(&sc);
-	else
-		throttle_for_writeback(pgdat, &sc);
 	waited = jiffies - start;
 	switches = current->nvcsw - switches;
 	current->flags = (current->flags & ~flags_played) | flags;
@@ -172,9 +173,8 @@ static void throttle_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_bit(PGDAT_CONGESTED, &pgdat->flags), c->node_congested);
 }
 
-/* What a direct reclaimer of a congested node, or of a cgroup there, is then held for. */
-static unsigned int held_for(struct kunit *test, struct mem_cgroup *memcg, bool may_write,
-			     bool may_unmap)
+/* What a direct reclaimer of a congested node is then held for. */
+static unsigned int held_for(struct kunit *test, bool may_write, bool may_unmap)
 {
 	pg_data_t *pgdat = first_online_pgdat();
 	struct scan_control sc = {
@@ -182,7 +182,6 @@ static unsigned int held_for(struct kunit *test, struct mem_cgroup *memcg, bool 
 		.nr_to_reclaim = SWAP_CLUSTER_MAX,
 		.priority = DEF_PRIORITY,
 		.reclaim_idx = MAX_NR_ZONES - 1,
-		.target_mem_cgroup = memcg,
 		.may_writepage = may_write,
 		.may_unmap = may_unmap,
 		.may_swap = 1,
@@ -202,45 +201,21 @@ static unsigned int held_for(struct kunit *test, struct mem_cgroup *memcg, bool 
 	return throttled_for;
 }
 
-/* On both LRUs. */
-static void expect_held_for(struct kunit *test, struct mem_cgroup *memcg,
-			    unsigned int reason)
+/* Direct reclaim of a real node, on both LRUs. */
+static void a_congested_node_holds_direct_reclaim(struct kunit *test)
 {
 #ifdef CONFIG_LRU_GEN
 	bool mglru = lru_gen_enabled();
 
 	lru_gen_change_state(true);
-	KUNIT_EXPECT_EQ(test, held_for(test, memcg, true, true), reason);
+	KUNIT_EXPECT_EQ(test, held_for(test, true, true),
+			VMSCAN_THROTTLE_CONGESTED);
 	lru_gen_change_state(false);
 #endif
-	KUNIT_EXPECT_EQ(test, held_for(test, memcg, true, true), reason);
+	KUNIT_EXPECT_EQ(test, held_for(test, true, true),
+			VMSCAN_THROTTLE_CONGESTED);
 #ifdef CONFIG_LRU_GEN
 	lru_gen_change_state(mglru);
-#endif
-}
-
-/* Direct reclaim of a real node. */
-static void a_congested_node_holds_direct_reclaim(struct kunit *test)
-{
-	expect_held_for(test, NULL, VMSCAN_THROTTLE_CONGESTED);
-}
-
-/* The cgroup has no tasks, no pages and no place among the others. */
-static void a_congested_node_does_not_hold_a_cgroup(struct kunit *test)
-{
-#ifdef CONFIG_MEMCG
-	struct cgroup_subsys_state *css;
-
-	if (mem_cgroup_disabled())
-		kunit_skip(test, "memory cgroups are disabled");
-	css = memory_cgrp_subsys.css_alloc(&root_mem_cgroup->css);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(css));
-	css->parent = &root_mem_cgroup->css;
-	INIT_LIST_HEAD(&css->children);
-	expect_held_for(test, mem_cgroup_from_css(css), NOBODY);
-	memory_cgrp_subsys.css_free(css);
-#else
-	kunit_skip(test, "there are no memory cgroups");
 #endif
 }
 
@@ -251,9 +226,9 @@ static void who_scans_nothing_is_not_held(struct kunit *test)
 	bool mglru = lru_gen_enabled();
 
 	lru_gen_change_state(true);
-	KUNIT_EXPECT_EQ(test, held_for(test, NULL, false, false), NOBODY);
-	KUNIT_EXPECT_EQ(test, held_for(test, NULL, false, true), NOBODY);
-	KUNIT_EXPECT_EQ(test, held_for(test, NULL, true, false), NOBODY);
+	KUNIT_EXPECT_EQ(test, held_for(test, false, false), NOBODY);
+	KUNIT_EXPECT_EQ(test, held_for(test, false, true), NOBODY);
+	KUNIT_EXPECT_EQ(test, held_for(test, true, false), NOBODY);
 	lru_gen_change_state(mglru);
 #else
 	kunit_skip(test, "there is no MGLRU");
@@ -366,7 +341,6 @@ static void cycled_test(struct kunit *test)
 static struct kunit_case reclaim_throttle_cases[] = {
 	KUNIT_CASE_PARAM(throttle_test, throttle_gen_params),
 	KUNIT_CASE(a_congested_node_holds_direct_reclaim),
-	KUNIT_CASE(a_congested_node_does_not_hold_a_cgroup),
 	KUNIT_CASE(who_scans_nothing_is_not_held),
 	KUNIT_CASE_PARAM(cycled_test, cycled_gen_params),
 	{ }

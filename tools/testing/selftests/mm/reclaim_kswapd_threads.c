@@ -23,7 +23,7 @@
 #define MAX_THREADS	16
 #define MAX_NODES	64
 #define NR_READERS	6
-#define BUSY_READERS	4	/* where helpers need CPU time that the readers leave */
+#define BUSY_READERS	4	/* where helpers need CPU time, too */
 #define MAX_BLOCKS	64
 #define MAX_CGROUPS	512
 
@@ -290,7 +290,7 @@ static double let_read(double mib, int seconds)
  * The purpose: under the same load, helpers spare tasks most of their direct
  * reclaims. When the load ends, so does the helpers' work.
  */
-TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 400)
+TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 300)
 {
 	long before[NR_COUNTERS], after[NR_COUNTERS], later[NR_COUNTERS], ticks;
 	static const int threads[] = { 1, 8 };
@@ -300,7 +300,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 400)
 	long rate[2];
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < BUSY_READERS)
-		SKIP(return, "fewer than %d CPUs: the readers leave no time", BUSY_READERS);
+		SKIP(return, "fewer CPUs than the %d readers", BUSY_READERS);
 	if (!start_readers(self->readers))
 		SKIP(return, "no /dev/nullb0 (load null_blk), or more than 16 GiB to fill");
 	signal_all(self->readers + BUSY_READERS, NR_READERS - BUSY_READERS, SIGSTOP);
@@ -310,7 +310,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 400)
 	if (atol(taint[0]) & TAINT_WARN)
 		ksft_print_msg("the kernel has warned before: a warning here is not seen\n");
 	/* By turns and in pairs, so that what else runs on this machine meets both. */
-	until = now() + 200;
+	until = now() + 120;
 	for (int window = 0; window < 6 || window % 2 || (stalls[0] < 300 && now() < until);
 	     window++) {
 		int which = window % 2;
@@ -339,7 +339,7 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 400)
 	ASSERT_EQ(0, read_text(TAINTED, taint[1], sizeof(taint[1])));
 	if (!(atol(taint[0]) & TAINT_WARN))
 		ASSERT_FALSE(atol(taint[1]) & TAINT_WARN);
-	if (stalls[0] <= 20)
+	if (stalls[0] <= 20 && stalls[1] <= 20)
 		SKIP(return, "one thread bears this load: there is nothing to compare");
 	/* Until the helpers have used no CPU time for a second. */
 	until = now() + 20;
@@ -376,9 +376,9 @@ TEST_F_TIMEOUT(kswapd_threads, helpers_spare_tasks_direct_reclaim, 400)
 static void read_in_cgroups(int me, int nr)
 {
 	int fd = open("/dev/nullb0", O_RDONLY);
-	unsigned long at = lseek(fd, 0, SEEK_END) / NR_READERS * me;
+	unsigned long size = lseek(fd, 0, SEEK_END), at = size / NR_READERS * me;
 
-	for (int i = me;; i++, at += MIB) {
+	for (int i = me;; i++, at = (at + MIB) % size) {
 		if (write_text(cgroup_file(i % nr, "cgroup.procs"), "0\n") ||
 		    posix_fadvise(fd, at, MIB, POSIX_FADV_WILLNEED))
 			_exit(1);
@@ -438,7 +438,7 @@ static bool help_in_cgroups(struct __test_metadata *_metadata, pid_t *readers, b
 	return true;
 }
 
-/* kswapd's first pass takes nothing from LRU lists of 8 MiB; a helper has to. */
+/* kswapd's first pass takes nothing from LRU lists of 2048 pages; a helper has to. */
 TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 240)
 {
 	const long enough = 1000;
@@ -448,10 +448,10 @@ TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 240)
 
 	count_threads(&t);
 	ASSERT_GT(t.nr_leaders, 0);
-	/* A cgroup's pages are spread over the nodes, a list on each of more than 1024 pages. */
-	nr = 64 * 4096 / getpagesize() / t.nr_leaders;
+	/* A cgroup's pages are spread over the nodes, a list on each of 1024 to 2048 pages. */
+	nr = sysconf(_SC_PHYS_PAGES) / 2048 / t.nr_leaders;
 	if (nr < 1)
-		SKIP(return, "too many nodes for pages of %d bytes", getpagesize());
+		SKIP(return, "too many nodes for so few pages");
 	if (help_in_cgroups(_metadata, self->readers, &self->enabled, nr, 5, enough,
 			    &percent, &freed))
 		EXPECT_GT(freed, enough);

@@ -28,7 +28,11 @@
 #define FAILED		"comm == \"" READER "\" && order == 0 && gfp_flags & 0x400 && pfn == "
 #define VAIN		"comm == \"" READER "\" && nr_reclaimed == 0"
 
-static const struct knob interval = { "/proc/sys/vm/stat_interval", "300" };
+/*
+ * The lists must not shrink with time: for as long as a test may take, and no
+ * longer, since a worker sleeps to the end of an interval that it has begun.
+ */
+static const struct knob interval = { "/proc/sys/vm/stat_interval", "150" };
 static long page_size;
 
 /*
@@ -176,16 +180,6 @@ static int nr_nodes(void)
 	return nodes;
 }
 
-/*
- * The lists must not shrink with time: for as long as a test may take, and no
- * longer, since a worker sleeps to the end of an interval that it has begun.
- */
-static bool stop_decay(char (*saved)[KNOB_TEXT], int seconds)
-{
-	return set_knobs(&interval, saved, 1) &&
-	       !write_under("/proc/sys/vm", "stat_interval", "%d\n", seconds);
-}
-
 /* Whether an administrator has fixed the length of the lists; the tests need long ones. */
 static bool fixed_lists(void)
 {
@@ -295,7 +289,7 @@ FIXTURE_SETUP(other_nodes)
 		SKIP(return, "no tracefs with the events of kmem and vmscan");
 	if (fixed_lists())
 		SKIP(return, "lists of fixed length: set vm.percpu_pagelist_high_fraction to 0");
-	ASSERT_TRUE(stop_decay(self->saved, _metadata->timeout));
+	ASSERT_TRUE(set_knobs(&interval, self->saved, 1));
 }
 
 /* In the parent, so that a test that is killed leaves nothing behind either. */
@@ -327,7 +321,7 @@ static bool drained_for_sure(const char *failed, const char *vain)
  * The last node runs out of memory. Its pages on the list of a CPU far away are
  * drained. The lists of all other nodes are full, and stay full.
  */
-TEST_F_TIMEOUT(other_nodes, keep_their_lists, 300)
+TEST_F_TIMEOUT(other_nodes, keep_their_lists, 150)
 {
 	long before = 0, after = 0, lacked, left, stalled;
 	int far = 0, victim = self->nodes - 1;
@@ -350,7 +344,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 300)
 	stalled = direct_reclaims();
 	signal_all(self->readers, NR_READERS, SIGCONT);
 	/* kcompactd drains the list, too, but not before many more allocations fail. */
-	until = now() + 240;
+	until = now() + 100;
 	do {
 		usleep(1000);
 		/* Before the lists: what is sure then has emptied them. */
@@ -376,7 +370,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 300)
 	/* One drain of all nodes empties the lists. Not EXPECT, which a skip would hide. */
 	ASSERT_GT(after, before * 3 / 4);
 	if (left >= lacked / 4 && !sure)
-		SKIP(return, "in 240 s no allocation is known to have failed after progress");
+		SKIP(return, "in 100 s no allocation is known to have failed after progress");
 	EXPECT_LT(left, lacked / 4);
 }
 
@@ -404,7 +398,7 @@ FIXTURE_SETUP(pcp_drain)
 		SKIP(return, "one CPU in the last node: it has no other's lists");
 	if (fixed_lists())
 		SKIP(return, "lists of fixed length: set vm.percpu_pagelist_high_fraction to 0");
-	ASSERT_TRUE(stop_decay(self->saved, _metadata->timeout));
+	ASSERT_TRUE(set_knobs(&interval, self->saved, 1));
 }
 
 FIXTURE_TEARDOWN_PARENT(pcp_drain)

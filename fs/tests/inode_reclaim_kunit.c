@@ -62,8 +62,7 @@ struct iput_case {
 	const char *name;
 	unsigned int dirty;	/* what __mark_inode_dirty() is told */
 	unsigned int state;	/* further i_state bits */
-	bool in_reclaim;
-	unsigned int scope;	/* PF_MEMALLOC_NOFS, as in a transaction */
+	unsigned int scope;	/* PF_MEMALLOC: reclaim; PF_MEMALLOC_NOFS: a transaction */
 	bool writeback;		/* a folio is under writeback */
 	bool inactive;		/* SB_ACTIVE is off */
 	bool kept;
@@ -72,30 +71,30 @@ struct iput_case {
 
 static const struct iput_case iput_cases[] = {
 	{ .name = "reclaim keeps a dirty inode",
-	  .in_reclaim = true, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .scope = PF_MEMALLOC, .dirty = I_DIRTY_SYNC,
 	  .kept = true },
 	{ .name = "reclaim keeps an inode with dirty pages",
-	  .in_reclaim = true, .dirty = I_DIRTY_PAGES, .state = I_DONTCACHE,
+	  .scope = PF_MEMALLOC, .dirty = I_DIRTY_PAGES,
 	  .kept = true },
 	{ .name = "reclaim keeps an inode that a flusher has in hand",
-	  .in_reclaim = true, .state = I_DONTCACHE | I_SYNC,
+	  .scope = PF_MEMALLOC, .state = I_SYNC,
 	  .kept = true },
 	{ .name = "reclaim keeps an inode under writeback",
-	  .in_reclaim = true, .writeback = true, .state = I_DONTCACHE,
+	  .scope = PF_MEMALLOC, .writeback = true,
 	  .kept = true },
 	{ .name = "a transaction keeps a dirty inode",
-	  .scope = PF_MEMALLOC_NOFS, .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .scope = PF_MEMALLOC_NOFS, .dirty = I_DIRTY_SYNC,
 	  .kept = true },
 	{ .name = "a transaction evicts a clean inode",
-	  .scope = PF_MEMALLOC_NOFS, .state = I_DONTCACHE },
+	  .scope = PF_MEMALLOC_NOFS },
 	{ .name = "reclaim evicts a clean inode",
-	  .in_reclaim = true, .state = I_DONTCACHE },
+	  .scope = PF_MEMALLOC },
 	{ .name = "reclaim writes and evicts while the filesystem goes away",
-	  .in_reclaim = true, .inactive = true,
-	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .scope = PF_MEMALLOC, .inactive = true,
+	  .dirty = I_DIRTY_SYNC,
 	  .written = 1 },
 	{ .name = "elsewhere a dirty inode is written and evicted",
-	  .dirty = I_DIRTY_SYNC, .state = I_DONTCACHE,
+	  .dirty = I_DIRTY_SYNC,
 	  .written = 1 },
 };
 
@@ -129,14 +128,6 @@ static void add_entry(struct kunit *test, struct inode *inode)
 	KUNIT_ASSERT_FALSE(test, xa_is_err(old));
 }
 
-static void iput_in_reclaim(struct inode *inode)
-{
-	unsigned int flags = memalloc_noreclaim_save();
-
-	iput(inode);
-	memalloc_noreclaim_restore(flags);
-}
-
 static void set_state(struct inode *inode, unsigned int state)
 {
 	spin_lock(&inode->i_lock);
@@ -162,14 +153,13 @@ static void end_sync(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(end_sync_work, end_sync);
 
-/* Drop the last reference to a kept inode. */
+/* Drop the last reference to a kept inode, whose mark still counts. */
 static void drop_kept_inode(struct kunit *test)
 {
 	struct vfsmount *mnt = test->priv;
 	struct inode *inode = ilookup(mnt->mnt_sb, TEST_INO);
 
 	KUNIT_ASSERT_NOT_NULL(test, inode);
-	set_state(inode, I_DONTCACHE);
 	iput(inode);
 	KUNIT_EXPECT_EQ(test, nr_evicted, 1);
 }
@@ -190,7 +180,7 @@ static void iput_test(struct kunit *test)
 		__xa_set_mark(xa, ENTRY, PAGECACHE_TAG_WRITEBACK);
 		xa_unlock_irq(xa);
 	}
-	set_state(inode, c->state);
+	set_state(inode, I_DONTCACHE | c->state);
 	if (c->inactive)
 		mnt->mnt_sb->s_flags &= ~SB_ACTIVE;
 
@@ -200,10 +190,7 @@ static void iput_test(struct kunit *test)
 	}
 
 	flags = memalloc_flags_save(c->scope);
-	if (c->in_reclaim)
-		iput_in_reclaim(inode);
-	else
-		iput(inode);
+	iput(inode);
 	memalloc_flags_restore(flags);
 	mnt->mnt_sb->s_flags |= SB_ACTIVE;
 	if (c->state & I_SYNC)

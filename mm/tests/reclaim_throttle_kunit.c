@@ -18,7 +18,6 @@ struct throttle_case {
 	/* Who reclaims */
 	bool kswapd;
 	bool cgroup;
-	bool local_throttle;
 	bool hibernation;
 	bool may_not_wait;	/* as charges of kernel memory */
 	unsigned int task;	/* further flags */
@@ -26,7 +25,6 @@ struct throttle_case {
 	/* What the pass has met, in pages: see struct scan_control */
 	unsigned int dirty;
 	unsigned int congested;
-	unsigned int cycled;
 	unsigned int writeback;
 	unsigned int immediate;
 	unsigned int taken;
@@ -58,19 +56,19 @@ static const struct throttle_case throttle_cases[] = {
 	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 
 	{ .name = "direct, marks nothing for others", .dirty = 32, .congested = 32,
-	  .cycled = 32, .writeback = 32, .immediate = 32, .taken = 32, .throttled = NOBODY },
+	  .writeback = 32, .immediate = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "direct, node congested", .taken = 32, .was_node_congested = true,
 	  .node_congested = true, .throttled = VMSCAN_THROTTLE_CONGESTED },
 	{ .name = "direct, writes to the page cache for a disk", .taken = 32,
 	  .was_node_congested = true, .node_congested = true,
-	  .local_throttle = true, .throttled = NOBODY },
+	  .task = PF_LOCAL_THROTTLE, .throttled = NOBODY },
 	{ .name = "hibernation does not wait", .taken = 32,
 	  .was_node_congested = true, .node_congested = true, .hibernation = true,
 	  .throttled = NOBODY },
 #ifdef CONFIG_CGROUP_WRITEBACK
-	{ .name = "cgroup, most it met has cycled", .cgroup = true, .cycled = 17,
+	{ .name = "cgroup, most it met has cycled", .cgroup = true, .congested = 17,
 	  .taken = 32, .waits = true, .throttled = NOBODY },
-	{ .name = "cgroup, half it met has cycled", .cgroup = true, .cycled = 16,
+	{ .name = "cgroup, half it met has cycled", .cgroup = true, .congested = 16,
 	  .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, dirty pages met for the first time", .cgroup = true, .dirty = 32,
 	  .taken = 32, .throttled = NOBODY },
@@ -78,23 +76,21 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "cgroup, node congested", .cgroup = true, .taken = 32,
 	  .was_node_congested = true, .node_congested = true, .throttled = NOBODY },
 	{ .name = "cgroup, most has cycled but something was freed", .cgroup = true,
-	  .cycled = 31, .taken = 32, .reclaimed = 1, .throttled = NOBODY },
+	  .congested = 31, .taken = 32, .reclaimed = 1, .throttled = NOBODY },
 	{ .name = "cgroup, the charge may not wait", .cgroup = true, .may_not_wait = true,
-	  .cycled = 32, .taken = 32, .throttled = NOBODY },
+	  .congested = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, must not enter a filesystem", .cgroup = true, .gfp = GFP_NOFS,
-	  .cycled = 32, .taken = 32, .throttled = NOBODY },
+	  .congested = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, would rather fail", .cgroup = true,
-	  .gfp = GFP_KERNEL | __GFP_NORETRY, .cycled = 32, .taken = 32,
+	  .gfp = GFP_KERNEL | __GFP_NORETRY, .congested = 32, .taken = 32,
 	  .throttled = NOBODY },
 	{ .name = "cgroup, would rather fail late", .cgroup = true,
-	  .gfp = GFP_KERNEL | __GFP_RETRY_MAYFAIL, .cycled = 32, .taken = 32,
+	  .gfp = GFP_KERNEL | __GFP_RETRY_MAYFAIL, .congested = 32, .taken = 32,
 	  .throttled = NOBODY },
-	{ .name = "cgroup, an exiting task", .cgroup = true, .task = PF_EXITING,
-	  .cycled = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, a kernel thread", .cgroup = true, .task = PF_KTHREAD,
-	  .cycled = 32, .taken = 32, .throttled = NOBODY },
+	  .congested = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, a worker of io_uring", .cgroup = true, .task = PF_USER_WORKER,
-	  .cycled = 32, .taken = 32, .throttled = NOBODY },
+	  .congested = 32, .taken = 32, .throttled = NOBODY },
 #endif
 };
 
@@ -113,14 +109,13 @@ static void throttle_test(struct kunit *test)
 	const struct throttle_case *c = test->param_value;
 	/* A kernel thread would not wait. */
 	static const unsigned int flags_played = PF_KSWAPD | PF_LOCAL_THROTTLE | PF_KTHREAD |
-						 PF_EXITING | PF_USER_WORKER;
+						 PF_USER_WORKER;
 	unsigned int flags = current->flags & flags_played;
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 	struct scan_control sc = {
 		.gfp_mask = c->gfp ?: GFP_KERNEL,
 		.nr.dirty = c->dirty,
 		.nr.congested = c->congested,
-		.nr.cycled = c->cycled,
 		.nr.writeback = c->writeback,
 		.nr.immediate = c->immediate,
 		.nr.taken = c->taken,
@@ -152,8 +147,6 @@ static void throttle_test(struct kunit *test)
 		/* Where kswapd has helpers, the flag alone does not make a kswapd. */
 		pgdat->kswapd = current;
 	}
-	if (c->local_throttle)
-		current->flags |= PF_LOCAL_THROTTLE;
 	current->flags |= c->task;
 	switches = current->nvcsw;
 	start = jiffies;
@@ -329,7 +322,7 @@ static void cycled_test(struct kunit *test)
 	shrink_folio_list(&folios, folio_pgdat(folio), &sc, &stat, true, NULL);
 
 	KUNIT_ASSERT_FALSE(test, list_empty(&folios));
-	KUNIT_EXPECT_EQ(test, stat.nr_cycled, c->cycled);
+	KUNIT_EXPECT_EQ(test, stat.nr_congested, c->cycled);
 	folio_clear_active(folio);
 	folio_clear_reclaim(folio);
 	folio_clear_dirty(folio);

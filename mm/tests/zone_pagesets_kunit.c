@@ -25,8 +25,6 @@ static void __init pagesets_stay(struct kunit *test)
 		stats = alloc_percpu(struct per_cpu_zonestat);
 		KUNIT_ASSERT_TRUE(test, stats);
 	}
-	zone->zone_pgdat = NODE_DATA(first_online_node);
-	zone->name = "test";
 	zone->per_cpu_zonestats = stats;
 	zone->per_cpu_pageset = lists;
 

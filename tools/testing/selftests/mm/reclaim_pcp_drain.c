@@ -37,10 +37,10 @@ static long page_size;
 
 /*
  * What /proc/zoneinfo says of a node's zones, in pages. @room is what user space may
- * take, above min and what a zone protects from higher zones. @band is high less min.
+ * take, above min and what a zone protects from higher zones.
  */
 struct zones {
-	long free, room, band, cma, lists;
+	long free, room;
 	long on_cpu[MAX_CPUS];
 };
 
@@ -70,19 +70,14 @@ static void read_zones(int nid, struct zones *z)
 			z->free += free;
 		} else if (!pageset && sscanf(line, " min %ld", &value) == 1) {
 			min = value;
-		} else if (!pageset && sscanf(line, " high %ld", &value) == 1) {
-			z->band += value - min;
 		} else if (strstr(line, "protection: (")) {
 			/* The last one is for the highest zone. */
 			value = free - min - atol(strrchr(line, ' ') + 1);
 			if (value > 0)
 				z->room += value;
-		} else if (!pageset && sscanf(line, " cma %ld", &value) == 1) {
-			z->cma += value;
 		} else if (pageset && sscanf(line, " cpu: %ld", &value) == 1) {
 			cpu = value % MAX_CPUS;
 		} else if (pageset && sscanf(line, " count: %ld", &value) == 1) {
-			z->lists += value;
 			z->on_cpu[cpu] += value;
 		}
 	}
@@ -157,7 +152,6 @@ static void fill_lists(int cpu, int nid, long pages, int times)
 /* Fill the lists of a node's CPUs with its pages. Returns how many they hold. */
 static long fill_node_lists(int nid)
 {
-	struct zones z;
 	cpu_set_t cpus;
 
 	node_cpus(nid, &cpus);
@@ -165,8 +159,7 @@ static long fill_node_lists(int nid)
 		if (CPU_ISSET(cpu, &cpus))
 			fill_lists(cpu, nid, 16 * MIB / page_size, 3);
 	}
-	read_zones(nid, &z);
-	return z.lists;
+	return zones_sum(nid, "count:");
 }
 
 /* The number of nodes up to the first one without CPUs or memory. */
@@ -359,10 +352,8 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 150)
 	/* A drain of all nodes, which one of the first stalls makes, empties the lists by then. */
 	while (now() < until && direct_reclaims() - stalled < 50)
 		nap(100);
-	for (int nid = 0; nid < victim; nid++) {
-		read_zones(nid, &z);
-		after += z.lists;
-	}
+	for (int nid = 0; nid < victim; nid++)
+		after += zones_sum(nid, "count:");
 	end_readers(_metadata, self->readers);
 	stalled = direct_reclaims() - stalled;
 	ksft_print_msg("%ld pages on the lists, %ld after %ld stalls\n",
@@ -425,8 +416,7 @@ static void squeeze(int nid)
  * Have a task on CPU @asks_on take more of node @nid than is free, but less than is free
  * and on the lists of @cpus before that one. True if the task could, and can again.
  */
-static bool ask(struct __test_metadata *_metadata, int nid, const cpu_set_t *cpus,
-		int asks_on, bool again)
+static bool ask(struct __test_metadata *_metadata, int nid, const cpu_set_t *cpus, int asks_on)
 {
 	long want, kills, held = 0;
 	struct zones z;
@@ -443,17 +433,8 @@ static bool ask(struct __test_metadata *_metadata, int nid, const cpu_set_t *cpu
 	for (int cpu = 0; cpu < asks_on; cpu++)
 		held += z.on_cpu[cpu];
 	ASSERT_GT(held, 1000);
-	/*
-	 * The last attempt before a kill leaves high free, so that the lists' last
-	 * pages do not help. Of the rest the task leaves a quarter, for watermarks that
-	 * are boosted meanwhile.
-	 */
-	if (held <= z.band && again)
-		return false;
-	if (held <= z.band)
-		SKIP(return false, "%ld pages on the lists, %ld between min and high: too few",
-		     held, z.band);
-	want = z.room + (held - z.band) * 3 / 4;
+	/* The task leaves a quarter, for watermarks that are boosted meanwhile. */
+	want = z.room + held * 3 / 4;
 	kills = vm_event("oom_kill");
 	if (in_child(&pid)) {
 		write_text("/proc/self/oom_score_adj", "1000\n");
@@ -477,13 +458,13 @@ static bool ask(struct __test_metadata *_metadata, int nid, const cpu_set_t *cpu
  * than is free, but for less than is free and on the lists together. The lists
  * of other nodes cannot help the task, and must keep their pages.
  */
-TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
+TEST_F_TIMEOUT(pcp_drain, found_before_oom, 150)
 {
 	static const char * const oom_knobs[] = {
 		"/proc/sys/vm/panic_on_oom", "/proc/sys/vm/oom_kill_allocating_task",
 	};
 	int cpu, asks_on = -1, pipes[2];
-	long want, others = 0;
+	long want, left, others = 0;
 	char text[16];
 	struct zones z;
 	char c;
@@ -509,7 +490,7 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	ASSERT_EQ(0, write_text("/proc/sys/vm/drop_caches", "3\n"));
 	squeeze(self->nid);
 	read_zones(self->nid, &z);
-	if (z.cma)
+	if (zones_sum(self->nid, "cma"))
 		SKIP(return, "memory of a CMA area is free, and not for all allocations");
 	want = z.room - 64 * MIB / page_size;
 	ASSERT_GT(want, 0);
@@ -532,13 +513,13 @@ TEST_F_TIMEOUT(pcp_drain, found_before_oom, 120)
 	}
 	/* What reclaim still finds in one round is gone in the next. */
 	for (int round = 0; round < 5; round++) {
-		if (!ask(_metadata, self->nid, &self->cpus, asks_on, round))
+		if (!ask(_metadata, self->nid, &self->cpus, asks_on))
 			break;
 	}
 	if (self->nid) {
-		read_zones(0, &z);
-		EXPECT_GE(z.lists, others * 3 / 4)
-			TH_LOG("%ld of %ld pages are left on node 0's lists", z.lists, others);
+		left = zones_sum(0, "count:");
+		EXPECT_GE(left, others * 3 / 4)
+			TH_LOG("%ld of %ld pages are left on node 0's lists", left, others);
 	}
 }
 

@@ -350,6 +350,7 @@ TEST_F_TIMEOUT(other_nodes, keep_their_lists, 150)
 	ksft_print_msg("%ld allocations of the readers failed, %ld reclaims were in vain\n",
 		       trace_total(self->failed), trace_total(self->vain));
 	/* A drain of all nodes, which one of the first stalls makes, empties the lists by then. */
+	until = now() + 40;
 	while (now() < until && direct_reclaims() - stalled < 50)
 		nap(100);
 	for (int nid = 0; nid < victim; nid++)

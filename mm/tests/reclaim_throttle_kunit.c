@@ -87,6 +87,8 @@ static const struct throttle_case throttle_cases[] = {
 	{ .name = "cgroup, would rather fail late", .cgroup = true,
 	  .gfp = GFP_KERNEL | __GFP_RETRY_MAYFAIL, .congested = 32, .taken = 32,
 	  .throttled = NOBODY },
+	{ .name = "cgroup, an exiting task", .cgroup = true, .task = PF_EXITING,
+	  .congested = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, a kernel thread", .cgroup = true, .task = PF_KTHREAD,
 	  .congested = 32, .taken = 32, .throttled = NOBODY },
 	{ .name = "cgroup, a worker of io_uring", .cgroup = true, .task = PF_USER_WORKER,
@@ -109,7 +111,7 @@ static void throttle_test(struct kunit *test)
 	const struct throttle_case *c = test->param_value;
 	/* A kernel thread would not wait. */
 	static const unsigned int flags_played = PF_KSWAPD | PF_LOCAL_THROTTLE | PF_KTHREAD |
-						 PF_USER_WORKER;
+						 PF_EXITING | PF_USER_WORKER;
 	unsigned int flags = current->flags & flags_played;
 	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
 	struct scan_control sc = {

@@ -415,7 +415,7 @@ static void squeeze(int nid)
 
 /*
  * Have a task on CPU @asks_on take more of node @nid than is free, but less than is free
- * and on the lists of @cpus before that one. True if the task could, and can again.
+ * and on the lists of the CPUs before that one. True if the task could, and can again.
  */
 static bool ask(struct __test_metadata *_metadata, int nid, const cpu_set_t *cpus, int asks_on)
 {

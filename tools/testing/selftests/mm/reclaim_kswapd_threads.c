@@ -452,7 +452,7 @@ TEST_F_TIMEOUT(kswapd_threads, many_small_cgroups, 240)
 	nr = sysconf(_SC_PHYS_PAGES) / 2048 / t.nr_leaders;
 	if (nr < 1)
 		SKIP(return, "too many nodes for so few pages");
-	if (help_in_cgroups(_metadata, self->readers, &self->enabled, nr, 5, enough,
+	if (help_in_cgroups(_metadata, self->readers, &self->enabled, nr, 60, enough,
 			    &percent, &freed))
 		EXPECT_GT(freed, enough);
 }

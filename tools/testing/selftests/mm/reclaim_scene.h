@@ -78,6 +78,8 @@ static inline bool scene_setup(struct scene *s, const char *name)
 {
 	if (geteuid())
 		return scene_cannot(s, "needs root");
+	if (oom_does_more())
+		return scene_cannot(s, "tasks may be killed: set %s to 0", oom_does_more());
 	snprintf(s->dir, sizeof(s->dir), "/tmp/%s.XXXXXX", name);
 	if (!mkdtemp(s->dir)) {
 		s->dir[0] = '\0';

@@ -296,6 +296,24 @@ static inline bool strict_limit(void)
 	       !strcmp(text, "2");
 }
 
+/*
+ * Loads may have a task killed for memory. The name of a sysctl by which more than that
+ * would come of it, or NULL.
+ */
+static inline const char *oom_does_more(void)
+{
+	static const char * const knobs[] = {
+		"/proc/sys/vm/panic_on_oom", "/proc/sys/vm/oom_kill_allocating_task",
+	};
+	char text[16];
+
+	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
+		if (read_text(knobs[i], text, sizeof(text)) || strcmp(text, "0"))
+			return knobs[i];
+	}
+	return NULL;
+}
+
 /* The sum over CPUs of a figure in the stats of a trace instance, or of the global trace. */
 static inline long trace_stats(const char *tracefs, const char *name)
 {

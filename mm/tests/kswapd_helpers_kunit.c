@@ -206,30 +206,36 @@ static void note_hold_up(pg_data_t *pgdat, enum vmscan_throttle_state reason)
 	held_up = true;
 }
 
+/* Of a pass over a node: all pages are under writeback, and have cycled. */
+static void meet_dirty_pages(pg_data_t *pgdat, struct scan_control *sc)
+{
+	sc->nr.dirty = 32;
+	sc->nr.congested = 32;
+	sc->nr.writeback = 32;
+	sc->nr.immediate = 32;
+	sc->nr.taken = 32;
+}
+
 /* A mark that a helper set after kswapd has gone to sleep would stay. */
 static void a_helper_neither_waits_nor_marks(struct kunit *test)
 {
-	pg_data_t *pgdat = kunit_kzalloc(test, sizeof(*pgdat), GFP_KERNEL);
+	pg_data_t *pgdat = first_online_pgdat();
 	unsigned int pflags = current->flags & PF_KSWAPD;
-	struct scan_control sc = {
-		.gfp_mask = GFP_KERNEL,
-		.nr.dirty = 32,
-		.nr.congested = 32,
-		.nr.writeback = 32,
-		.nr.immediate = 32,
-		.nr.taken = 32,
-	};
+	unsigned long *marks = &mem_cgroup_lruvec(NULL, pgdat)->flags;
 
-	KUNIT_ASSERT_NOT_NULL(test, pgdat);
 	held_up = false;
 	kunit_activate_static_stub(test, reclaim_throttle, note_hold_up);
+	kunit_activate_static_stub(test, shrink_node_memcgs, meet_dirty_pages);
 	current->flags |= PF_KSWAPD;
-	throttle_for_writeback(pgdat, &sc);
-	KUNIT_EXPECT_EQ(test, pgdat->flags, 0);
+	make_a_pass(false, false);
+	KUNIT_EXPECT_FALSE(test, test_bit(PGDAT_WRITEBACK, &pgdat->flags));
+	KUNIT_EXPECT_FALSE(test, test_bit(LRUVEC_NODE_CONGESTED, marks));
 	/* Nor does a helper wait as a direct reclaimer does. */
-	set_bit(PGDAT_CONGESTED, &pgdat->flags);
-	throttle_for_writeback(pgdat, &sc);
+	set_bit(LRUVEC_NODE_CONGESTED, marks);
+	make_a_pass(false, false);
+	clear_pgdat_congested(pgdat);
 	current->flags = (current->flags & ~PF_KSWAPD) | pflags;
+	kunit_deactivate_static_stub(test, shrink_node_memcgs);
 	kunit_deactivate_static_stub(test, reclaim_throttle);
 	KUNIT_EXPECT_FALSE(test, held_up);
 }

@@ -48,9 +48,12 @@ static void a_refill_is_one_batch_below_high(struct kunit *test)
 	r->pcp.alloc_factor = CONFIG_PCP_BATCH_SCALE_MAX;
 	for (int i = 0; i < 10; i++)
 		KUNIT_EXPECT_EQ(test, refill(r), BATCH);
-	/* Free CMA does not count. */
+	/* Neither the reserve for atomic allocations nor free CMA counts. */
+	atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], 10 * HIGH);
+	r->zone->nr_free_highatomic = 9 * HIGH;
+	KUNIT_EXPECT_EQ(test, refill(r), BATCH);
+	r->zone->nr_free_highatomic = 0;
 	if (IS_ENABLED(CONFIG_CMA)) {
-		atomic_long_set(&r->zone->vm_stat[NR_FREE_PAGES], 10 * HIGH);
 		atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 9 * HIGH);
 		KUNIT_EXPECT_EQ(test, refill(r), BATCH);
 		atomic_long_set(&r->zone->vm_stat[NR_FREE_CMA_PAGES], 0);

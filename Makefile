@@ -76,10 +76,10 @@ soak: ## hours of storm: knobs, CPUs, nodes, cgroups, swap, disks beside hogs an
 test: ## check, kunit and selftest; closes with N passed, N failed, N skipped
 	@$(lr) test
 
-bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series" PAIRS=3 QUICK=1 LOCKSTEP=1 QUANTUM=5000)
+bench: ## the lab: scenarios on several kernels in turn, as tables  (SCENARIO= VARIANT= KERNELS="stock series", default; PAIRS=3, default, or 1 with QUICK=1; LOCKSTEP=0 QUANTUM=1000)
 	@$(lr) bench
 
-profile: ## instructions by function, thread and CPU, and who waits for which spinlock  (SCENARIO= VARIANT= KERNELS="stock series" QUICK=0 ROWS=15 QUANTUM=5000)
+profile: ## instructions by function, thread and CPU, and who waits for which spinlock  (SCENARIO=kswapd-scaling, default; VARIANT= KERNELS= QUICK=0 ROWS=30 QUANTUM=1000)
 	@$(lr) profile
 
 report: ## the lab's samples as one HTML page, build/bench/report.html

@@ -305,9 +305,11 @@ def test_the_assertion_that_caught_an_ablation_is_told() -> None:
 def test_an_unknown_selftest_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     source = tmp_path / "tools/testing/selftests/mm/reclaim_a.c"
     source.parent.mkdir(parents=True)
-    source.write_text("")
+    source.write_text("TEST(x)\n")
     with pytest.raises(Fail, match="TEST=nope: no such program; there are reclaim_a"):
         selftest.collect(Layout(tmp_path), "series", "", "reclaim_a:x nope", "", 60)
+    with pytest.raises(Fail, match="TEST=reclaim_a:y: no such case"):
+        selftest.collect(Layout(tmp_path), "series", "", "reclaim_a:x reclaim_a:y", "", 60)
     assert not (tmp_path / "build").exists()
 
 

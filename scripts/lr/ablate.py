@@ -147,18 +147,11 @@ def unknown(layout: Layout, ablation: Ablation) -> list[str]:
 
 
 def _exists(layout: Layout, catch: Catch) -> bool:
-    if catch.kind == "kunit":
-        suite, _, case = catch.name.partition(".")
-        files = list(layout.root.glob(f"*/tests/{suite}_kunit.c"))
-    else:
-        suite, _, case = catch.name.partition(":")
-        files = list(layout.root.glob(f"tools/testing/selftests/mm/{suite}.c"))
-    text = "".join(path.read_text() for path in files)
-    # The fixture, its variant and the case, as the harness names them; a KUnit case stands alone.
-    words = case.split(".") if case else []
-    defined = re.findall(r"\b(?:TEST|FIXTURE|KUNIT_CASE)\w*\(([^)]*)", text)
-    names = {name.strip() for one in defined for name in one.split(",")}
-    return bool(files) and all(word in names for word in words)
+    if catch.kind != "kunit":
+        return selftest.defines(layout.root, catch.name)
+    suite, _, case = catch.name.partition(".")
+    files = list(layout.root.glob(f"*/tests/{suite}_kunit.c"))
+    return bool(files) and selftest.names_all(case, "".join(path.read_text() for path in files))
 
 
 def image(layout: Layout, ablation: Ablation) -> Path:

@@ -117,7 +117,7 @@ def parse_disk(text: str) -> Disk:
     fs, colon, size = text.partition(":")
     if fs not in FILESYSTEMS or not colon:
         raise Fail(f"DISK={text}: write fs:size, such as xfs:1G; fs is one of {', '.join(FILESYSTEMS)}")
-    return Disk(fs, fs, size_mib("DISK", size, FILESYSTEMS[fs][0]))
+    return Disk(fs, fs, size_mib(f"DISK={fs}, size", size, FILESYSTEMS[fs][0]))
 
 
 def node_arguments(mib: int, cpus: int, nodes: int) -> list[str]:

@@ -47,5 +47,5 @@ def size_mib(name: str, value: str, low: int, high: int = 1 << 20) -> int:
     match = re.fullmatch(r"([0-9]{1,9})([MG]?)", value.upper())
     mib = int(match[1]) * _UNITS[match[2]] if match else -1
     if not low <= mib <= high:
-        raise Fail(f"{name}={value}: give a size of at least {low}M, such as 512M or 2G")
+        raise Fail(f"{name}={value}: give a size from {low}M to {high >> 10}G, such as 512M or 2G")
     return mib

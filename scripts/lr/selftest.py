@@ -121,6 +121,24 @@ def refuse_unknown(layout: Layout, selection: Sequence[str]) -> None:
     for word in selection:
         if word.split(":")[0] not in ours:
             raise Fail(f"TEST={word}: no such program; there are {', '.join(ours) or 'none yet'}")
+        if not (defines(layout.root, word) or defines(layout.linux, word)):
+            raise Fail(
+                f"TEST={word}: no such case; see TEST_F() and FIXTURE_VARIANT_ADD() in {word.partition(':')[0]}.c"
+            )
+
+
+def defines(tree: Path, name: str) -> bool:
+    """Whether the tree's sources have that PROGRAM, or PROGRAM:CASE as the harness names a case."""
+    program, _, case = name.partition(":")
+    source = tree / f"tools/testing/selftests/mm/{program}.c"
+    return source.exists() and names_all(case, source.read_text())
+
+
+def names_all(case: str, text: str) -> bool:
+    """Whether a test defines each word of a case: its fixture, its variant, itself; a KUnit case stands alone."""
+    defined = re.findall(r"\b(?:TEST|FIXTURE|KUNIT_CASE)\w*\(([^)]*)", text)
+    names = {name.strip() for one in defined for name in one.split(",")}
+    return all(word in names for word in case.split(".") if word)
 
 
 def command_of(tests: Sequence[str], cell: Cell, folder: str) -> str:

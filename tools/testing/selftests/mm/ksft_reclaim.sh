@@ -1,5 +1,5 @@
 #!/bin/sh -e
 # SPDX-License-Identifier: GPL-2.0-only
 
-# Arguments go to run_vmtests.sh; with -d it also runs the test that fills a node until a task is killed.
+# Arguments go to run_vmtests.sh; with -d it also runs a test that fills a whole node.
 ./run_vmtests.sh -t reclaim "$@"

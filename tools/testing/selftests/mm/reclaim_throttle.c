@@ -520,7 +520,7 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 180)
 	struct throttle *t = &self->t;
 	struct scene *s = &t->s;
 	/* The disk writes in bursts of that much. One burst must not decide the ratio. */
-	const long second = SLOW_BPS / getpagesize();
+	const long burst = SLOW_BPS / getpagesize();
 	const struct sched_param urgent = { .sched_priority = 1 };
 	long scanned, stolen, neighbours, waited, reclaims;
 	pid_t writer, reader, needy;
@@ -549,7 +549,7 @@ TEST_F_TIMEOUT(slow_disk, full_cgroup_waits_alone, 180)
 		scanned = cgroup_figure(s, SLOW, "memory.stat", "pgscan");
 		stolen = cgroup_figure(s, SLOW, "memory.stat", "pgsteal");
 		neighbours = cgroup_figure(s, CLEAN, "memory.stat", "pgsteal");
-	} while (now() < until && (waited < 50 || stolen < 4 * second || neighbours <= 0));
+	} while (now() < until && (waited < 50 || stolen < 4 * burst || neighbours <= 0));
 	EXPECT_TRUE(alive(writer));
 	EXPECT_TRUE(alive(reader));
 	ksft_print_msg("%ld pages scanned, %ld stolen; the writer waited %ld times\n", scanned,
